@@ -1,0 +1,42 @@
+// The one way to use several cores: parallel_for. A persistent pool (spin shortly, then sleep) behind a library.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace transmuter {
+
+class ThreadPool {
+ public:
+  // threads = 0 takes one per physical core that this process may use. 1 runs everything in the caller.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Calls fn(begin, end) on disjoint ranges that cover [0, n), each at most `grain` long and starting at a multiple of
+  // grain. How the ranges go to threads never changes results: fn must not depend on it. Runs in the caller when n <= grain.
+  // fn must not throw. Calls from several threads at once are safe (they take turns); nested calls run in the caller.
+  template <class Fn>
+  void parallel_for(int64_t n, int64_t grain, const Fn& fn) {
+    if (n <= 0) return;
+    if (threads_ == 1 || n <= grain) {
+      for (int64_t begin = 0; begin < n; begin += grain) fn(begin, begin + grain < n ? begin + grain : n);
+      return;
+    }
+    run(n, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<const Fn*>(context))(begin, end); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
+ private:
+  void run(int64_t n, int64_t grain, void (*call)(void*, int64_t, int64_t), void* context);
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  int threads_ = 1;
+};
+
+}  // namespace transmuter
