@@ -10,13 +10,13 @@
 namespace transmuter {
 
 enum class ErrorCode {
-  invalid_model,   // the file or graph breaks the ONNX specification
-  unsupported,     // legal, but not implemented here; the message names what
-  invalid_input,   // a wrong name, dtype, rank, size or value handed to a run
-  not_found,       // a file, a backend, a name
-  io,              // the operating system refused
+  invalid_model,  // the file or graph breaks the ONNX specification
+  unsupported,    // legal, but not implemented here; the message names what
+  invalid_input,  // a wrong name, dtype, rank, size or value handed to a run
+  not_found,      // a file, a backend, a name
+  io,             // the operating system refused
   out_of_memory,
-  internal,        // a fault of ours; please report
+  internal,  // a fault of ours; please report
 };
 
 class Error : public std::exception {

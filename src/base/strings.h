@@ -12,14 +12,10 @@ inline void append_to(std::string& out, std::string_view text) { out += text; }
 inline void append_to(std::string& out, char c) { out += c; }
 inline void append_to(std::string& out, bool value) { out += value ? "true" : "false"; }
 template <class T>
-  requires(std::is_arithmetic_v<T>)
-void append_to(std::string& out, T value) {
-  out += std::to_string(value);
-}
+requires(std::is_arithmetic_v<T>) void append_to(std::string& out, T value) { out += std::to_string(value); }
 // A list of integers prints as [2, 3].
 template <class T>
-  requires(std::is_arithmetic_v<T>)
-void append_to(std::string& out, const std::vector<T>& values) {
+requires(std::is_arithmetic_v<T>) void append_to(std::string& out, const std::vector<T>& values) {
   out += '[';
   for (size_t i = 0; i < values.size(); ++i) {
     if (i) out += ", ";

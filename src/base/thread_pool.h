@@ -18,8 +18,9 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   // Calls fn(begin, end) on disjoint ranges that cover [0, n), each at most `grain` long and starting at a multiple of
-  // grain. How the ranges go to threads never changes results: fn must not depend on it. Runs in the caller when n <= grain.
-  // fn must not throw. Calls from several threads at once are safe (they take turns); nested calls run in the caller.
+  // grain. How the ranges go to threads never changes results: fn must not depend on it. Runs in the caller when n <=
+  // grain. fn must not throw. Calls from several threads at once are safe (they take turns); nested calls run in the
+  // caller.
   template <class Fn>
   void parallel_for(int64_t n, int64_t grain, const Fn& fn) {
     if (n <= 0) return;
@@ -27,7 +28,8 @@ class ThreadPool {
       for (int64_t begin = 0; begin < n; begin += grain) fn(begin, begin + grain < n ? begin + grain : n);
       return;
     }
-    run(n, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<const Fn*>(context))(begin, end); },
+    run(
+        n, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<const Fn*>(context))(begin, end); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
