@@ -10,7 +10,7 @@ namespace transmuter {
 
 inline void append_to(std::string& out, std::string_view text) { out += text; }
 inline void append_to(std::string& out, char c) { out += c; }
-inline void append_to(std::string& out, bool value) { out += value ? "true" : "false"; }
+inline void append_to(std::string& out, const char* text) { out += text; }
 template <class T>
 requires(std::is_arithmetic_v<T>) void append_to(std::string& out, T value) { out += std::to_string(value); }
 // A list of integers prints as [2, 3].
