@@ -8,16 +8,29 @@ if(NOT CARGO)
 endif()
 
 set(rust_text_dir ${PROJECT_SOURCE_DIR}/rust/text)
-set(rust_text_target ${PROJECT_SOURCE_DIR}/build/cargo)
-if(NOT PROJECT_IS_TOP_LEVEL)
-  set(rust_text_target ${PROJECT_BINARY_DIR}/cargo)
+set(rust_text_build ${PROJECT_BINARY_DIR}/cargo)
+set(rust_text_target ${rust_text_build})
+if(PROJECT_IS_TOP_LEVEL)
+  # Worktrees of one clone share the compiled crates too: those of its first checkout.
+  set(rust_text_build ${PROJECT_SOURCE_DIR}/build/cargo)
+  set(rust_text_target ${rust_text_build})
+  find_package(Git QUIET)
+  if(GIT_FOUND)
+    execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --path-format=absolute --git-common-dir
+                    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE git_dir OUTPUT_STRIP_TRAILING_WHITESPACE
+                    ERROR_QUIET)
+    if(git_dir MATCHES "^(/.+)/\\.git$")
+      set(rust_text_target ${CMAKE_MATCH_1}/build/cargo)
+    endif()
+  endif()
 endif()
-set(rust_text_archive ${rust_text_target}/release/libtransmuter_text.a)
+set(rust_text_archive ${rust_text_build}/libtransmuter_text.a)
 
 file(GLOB rust_text_sources CONFIGURE_DEPENDS ${rust_text_dir}/src/*.rs)
 add_custom_command(
   OUTPUT ${rust_text_archive}
   COMMAND ${CARGO} build --quiet --release --locked --target-dir ${rust_text_target}
+  COMMAND ${CMAKE_COMMAND} -E copy ${rust_text_target}/release/libtransmuter_text.a ${rust_text_archive}
   COMMAND ${CMAKE_COMMAND} -E touch ${rust_text_archive}
   WORKING_DIRECTORY ${rust_text_dir}
   DEPENDS ${rust_text_sources} ${rust_text_dir}/Cargo.toml ${rust_text_dir}/Cargo.lock

@@ -36,9 +36,10 @@ struct Encoding {
   std::vector<ByteSpan> offsets;
 };
 
-// A tokenizer.json of Hugging Face `tokenizers`. What the file says about padding and truncation is ignored: both are per
-// call. Cheap to copy (copies share the tokenizer), safe to use from several threads. Loading is slow (up to seconds for
-// large vocabularies): load once. Everything throws Error: not_found, io or invalid_model when loading, invalid_input after.
+// A tokenizer.json of Hugging Face `tokenizers`. What the file says about padding and truncation is ignored: both are
+// per call. Cheap to copy (copies share the tokenizer), safe to use from several threads. Loading is slow (up to
+// seconds for large vocabularies): load once. Everything throws Error: not_found, io or invalid_model when loading,
+// invalid_input after.
 class Tokenizer {
  public:
   static Tokenizer load(const std::string& path);

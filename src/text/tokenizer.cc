@@ -58,15 +58,19 @@ std::vector<Encoding> encode(const tmtext_tokenizer* tokenizer, std::span<const 
   const std::vector<tmtext_view> seconds = pairs ? views(*pairs) : std::vector<tmtext_view>();
   tmtext_batch* raw = nullptr;
   tmtext_string error = {};
-  if (!tmtext_encode(tokenizer, firsts.data(), pairs ? seconds.data() : nullptr, firsts.size(), &settings, &raw, &error))
+  if (!tmtext_encode(tokenizer, firsts.data(), pairs ? seconds.data() : nullptr, firsts.size(), &settings, &raw,
+                     &error))
     throw Error(ErrorCode::invalid_input, take(error));
   const std::unique_ptr<tmtext_batch, BatchFree> batch(raw);
 
   std::vector<Encoding> rows(tmtext_batch_size(batch.get()));
   for (size_t i = 0; i < rows.size(); ++i) {
     const tmtext_row row = tmtext_batch_row(batch.get(), i);
-    rows[i] = {widen(row.ids, row.length), widen(row.type_ids, row.length), widen(row.attention_mask, row.length),
-               widen(row.special_tokens_mask, row.length), {}};
+    rows[i] = {widen(row.ids, row.length),
+               widen(row.type_ids, row.length),
+               widen(row.attention_mask, row.length),
+               widen(row.special_tokens_mask, row.length),
+               {}};
     rows[i].offsets.reserve(row.length);
     for (size_t t = 0; t < row.length; ++t) rows[i].offsets.push_back({row.offsets[t].begin, row.offsets[t].end});
   }

@@ -7,7 +7,9 @@ namespace transmuter {
 struct Tokenizer::Impl {};
 
 namespace {
-[[noreturn]] void refuse() { throw Error(ErrorCode::unsupported, "this build has no tokenizers (TRANSMUTER_TEXT=OFF)"); }
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::unsupported, "this build has no tokenizers (TRANSMUTER_TEXT=OFF)");
+}
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string&) { refuse(); }

@@ -1,5 +1,5 @@
-// The expected ids are worked out by hand from the vocabulary in tests/data/tiny_tokenizer.json (WordPiece, BERT rules),
-// which carries its own truncation to 4 and padding to 12, to be ignored.
+// The expected ids are worked out by hand from the vocabulary in tests/data/tiny_tokenizer.json (WordPiece, BERT
+// rules), which carries its own truncation to 4 and padding to 12, to be ignored.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
