@@ -1,12 +1,13 @@
-// Value: what an ONNX value may be at run time on the host: a tensor (strings included), a sequence, an optional, a
-// map.
+// Value: what an ONNX value may be on the host: a tensor (strings included), a sequence, an optional, a map.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "transmuter/error.h"
 #include "transmuter/tensor.h"
 
 namespace transmuter {
@@ -34,6 +35,13 @@ struct Value {
     return v;
   }
   bool is_tensor() const { return kind == Kind::tensor; }
+  operator const Tensor&() const {  // NOLINT(google-explicit-constructor): run(...)["logits"] is a Tensor to most
+    if (kind != Kind::tensor) throw Error(ErrorCode::invalid_input, "the value is not a tensor");
+    return tensor;
+  }
 };
+
+// Inputs or outputs of a run by name.
+using TensorMap = std::map<std::string, Value>;
 
 }  // namespace transmuter

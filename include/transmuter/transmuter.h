@@ -1,0 +1,8 @@
+// Everything: #include <transmuter/transmuter.h>, namespace tm = transmuter.
+#pragma once
+
+#include "transmuter/backend.h"
+#include "transmuter/error.h"
+#include "transmuter/model.h"
+#include "transmuter/tensor.h"
+#include "transmuter/value.h"
