@@ -21,16 +21,20 @@ struct GraphBreak {
   size_t input;
 };
 
-// A value while tracing. Exactly one of these holds at first; `value` is made from the others on demand.
+// A value while tracing: in the segment being built, or something it can be made from on demand.
 struct Traced {
-  ir::Value value;  // in the segment being built
-  Tensor constant;  // an initializer or Constant (never trainable)
-  Known known;      // what is known of the elements
   ir::Type type;
+  ir::Value value;  // in the segment numbered `segment`
+  int32_t segment = -1;
+  int32_t slot = -1;         // the tracer's: a graph input, or what an earlier segment or an eager node left
+  Tensor constant;           // an initializer or Constant (never trainable)
+  Known known;               // what is known of the elements
+  std::string name;          // for parameters and messages
+  bool trainable = false;    // `constant` may change between runs: no value rule may read it
   bool is_sequence = false;  // a sequence of traced values (SplitToSequence ...), known length
   bool is_optional = false;  // zero or one item
+  bool opaque = false;       // a host value in `slot` that no program can hold (strings, a sequence of unknown length)
   std::vector<std::shared_ptr<Traced>> items;
-  int32_t source = -1;  // the tracer's: a graph input or break value it came from unchanged
 };
 using TracedPtr = std::shared_ptr<Traced>;
 
@@ -39,7 +43,7 @@ class TraceHost {
  public:
   virtual ~TraceHost() = default;
   virtual ir::Builder& build() = 0;
-  virtual ir::Value materialise(Traced& traced, const std::string& name) = 0;
+  virtual ir::Value materialise(Traced& traced) = 0;
   // Makes every element known if it can be: constants, constant sub-programs, small integer graph inputs (symbols;
   // bools by a guard). False: only a break would help.
   virtual bool make_known(Traced& traced) = 0;
