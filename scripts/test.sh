@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Tests everything that this checkout can test, from nothing: installs what is missing, builds, runs the unit tests, then
+# the conformance cases through `transmuter test`. The last line is `N passed, N failed[, N skipped]`.
+#   test.sh          unit tests and every suite on the cpu backend; the operator suites on the reference backend too
+#   test.sh --fast   unit tests and the operator suites on the cpu backend
+#   test.sh --full   every suite on every backend, passes on and off
+#   test.sh --slow   as --full, and the real models on the reference backend (an hour)
+# Cases come from: the pinned onnx package (node), the packages that ship the real models (fetched), and for the other
+# suites from archives in $TRANSMUTER_CASES or ../shared/cases; a suite that isn't there is skipped with a line.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+mode=default
+for argument; do
+  case $argument in
+    --fast | --full | --slow) mode=${argument#--} ;;
+    *) die "usage: test.sh [--fast | --full | --slow]" ;;
+  esac
+done
+
+cases=$build/cases
+archives=${TRANSMUTER_CASES:-$root/../shared/cases}
+program=$build/release/bin/transmuter
+operator_suites=(node ops_variants ops_contrib traps malformed)
+model_suites=(zoo_text zoo_vision)
+
+# unpack SUITE : true if its cases are in $cases now
+unpack() {
+  local archive=$archives/$1.tar.xz mark=$cases/.$1.size_and_time want
+  [ -f "$archive" ] || return 1
+  want=$(stat -L -c '%s %Y' "$archive")
+  if [ "$(cat "$mark" 2>/dev/null || true)" != "$want" ]; then
+    rm -rf "${cases:?}/$1"
+    tar -xJf "$archive" -C "$cases" --no-same-owner
+    printf '%s\n' "$want" >"$mark"
+  fi
+}
+
+fetch_real() { "$python" scripts/fetch_models.py --cases --cache "$build/packages" "$cases/real"; }
+
+# conformance NAME SUITE [ARGUMENT …] : one suite through the program; a folder that isn't there was announced before
+conformance() {
+  local name=$1 suite=$2 log status=0 line
+  shift 2
+  [ -d "$cases/$suite" ] || return 0
+  log=$build/test-logs/${name//[^a-z0-9_]/-}.txt
+  mkdir -p "$build/test-logs"
+  "$program" test --exceptions tests/exceptions.txt "$@" "$cases/$suite" >"$log" 2>&1 || status=$?
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1 || true)
+  local passed failed skipped
+  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
+  # A crash has no closing line; a bad exit status is never a pass.
+  if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+  if [ "$failed" != 0 ]; then
+    printf '   the last lines of %s:\n' "${log#"$root"/}"
+    tail -n 40 "$log" | cut -c1-300
+  fi
+  tally "$name" "$passed" "$failed" "${skipped:-0}"
+}
+
+scripts/bootstrap.sh --tests
+use_python
+begin_tally
+
+say "building (release)"
+configure_and_build release
+
+say "unit tests"
+check layers "$python" scripts/check_layers.py
+gtest "unit tests" "$build/release/bin/unit_tests"
+check "install and find_package" tests/install/check.sh
+
+if ! [ -x "$program" ] || ! "$program" test --help >/dev/null 2>&1; then
+  say "no transmuter program in this build: the conformance suites are left out"
+  end_tally
+  exit
+fi
+
+say "conformance cases"
+mkdir -p "$cases"
+"$python" scripts/make_node_cases.py "$cases/node"
+for suite in "${operator_suites[@]:1}" "${model_suites[@]}"; do
+  unpack "$suite" || say "no $suite.tar.xz in $archives: suite $suite is skipped"
+done
+
+for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+if [ $mode != fast ]; then
+  for suite in "${model_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+  for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+  if unpack real && fetch_real; then
+    conformance "real models on cpu" real --backend cpu
+  else
+    say "not every real model could be fetched: suite real is skipped"
+  fi
+fi
+if [ $mode = full ] || [ $mode = slow ]; then
+  for suite in "${operator_suites[@]}" "${model_suites[@]}"; do
+    conformance "$suite on cpu, passes off" "$suite" --backend cpu --no-passes
+  done
+  for suite in "${model_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+fi
+if [ $mode = slow ]; then
+  conformance "real models on reference" real --backend reference
+fi
+end_tally
