@@ -1,0 +1,337 @@
+// The loops around the register tile: which part of the result a task computes, how k is blocked, what is packed when.
+#include <algorithm>
+
+#include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/slots.h"
+
+namespace transmuter::cpu {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+// Fewer multiply-adds than this (some 5 µs) do not pay for waking threads.
+constexpr int64_t kParallelWork = 256 * 1024;
+// Columns of B that one task goes through per block of k: kBlockK of them stay in the second-level cache.
+constexpr int64_t kTaskColumns = 256;
+// Rows of unfinished sums that a task keeps when k needs several blocks.
+constexpr int64_t kGroupRows = 144;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+// The start of part i when `whole` is cut evenly into `parts`.
+int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
+
+int64_t storage_size(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
+
+enum class BSource {
+  packed,        // f32 panels: read in place
+  packed_half,   // half panels, few rows: widened in the tile
+  widened,       // half panels, many rows: one task widens its columns into its scratch
+  direct,        // read in place through its row stride; the last, partial panel is packed
+  packed_here,   // one task packs its columns into its scratch
+};
+
+struct Plan {
+  int64_t row_panels, column_panels;
+  int64_t block_k, blocks;
+  int64_t task_rows, task_columns;  // counts of tasks along each side, not sizes
+  int64_t most_columns;             // of one task, whole panels
+  int64_t batches, tasks;
+  BSource source;
+  // Scratch of one task, in floats.
+  int64_t a_floats, b_floats, tile_floats;
+  int64_t slot_bytes() const { return (a_floats + b_floats + tile_floats) * 4; }
+};
+
+Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads) {
+  Plan p;
+  // Even panels: 16 rows are 8 + 8, not 14 + 2. Depends on m alone, so that no partition changes a row's sum.
+  p.row_panels = ceil_div(g.m, ops.tile_rows);
+  p.column_panels = ceil_div(g.n, ops.tile_columns);
+  p.blocks = g.m == 1 ? 1 : std::max<int64_t>(1, ceil_div(g.k, kBlockK));
+  p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 8));
+  if (p.blocks > 1) p.blocks = ceil_div(g.k, p.block_k);
+
+  if (g.b_packed) {
+    p.source = g.b_storage == Storage::f32 ? BSource::packed : p.row_panels <= 2 ? BSource::packed_half : BSource::widened;
+  } else {
+    const bool contiguous = g.b_storage == Storage::f32 && g.b_column == 1;
+    p.source = contiguous && p.row_panels <= 2 ? BSource::direct : BSource::packed_here;
+  }
+
+  p.batches = 1;
+  for (int i = 0; i < g.batch_rank; ++i) p.batches *= g.batch[i];
+  int64_t columns = std::max<int64_t>(1, kTaskColumns / ops.tile_columns);
+  if (p.source == BSource::packed_here && g.k > 1024) columns = std::max<int64_t>(1, columns / 2);
+  const bool own_b = p.source == BSource::packed_here || p.source == BSource::widened;
+  int64_t rows = own_b ? p.row_panels : std::min(p.row_panels, std::max<int64_t>(1, kGroupRows / ops.tile_rows));
+  const auto count = [&] { return p.batches * ceil_div(p.row_panels, rows) * ceil_div(p.column_panels, columns); };
+  if (threads > 1 && g.m * g.n * g.k * p.batches >= kParallelWork) {
+    const int64_t wanted = int64_t{4} * threads;
+    while (count() < wanted && columns > 2) columns = (columns + 1) / 2;
+    while (count() < wanted && rows > (own_b ? 8 : 2)) rows = (rows + 1) / 2;
+    while (count() < threads && columns > 1) columns = (columns + 1) / 2;
+    while (count() < threads && rows > 1) rows = (rows + 1) / 2;
+  }
+  p.task_rows = ceil_div(p.row_panels, rows);
+  p.task_columns = ceil_div(p.column_panels, columns);
+  p.tasks = p.batches * p.task_rows * p.task_columns;
+  p.most_columns = ceil_div(p.column_panels, p.task_columns) * ops.tile_columns;
+
+  const int64_t line = kCacheLine / 4;
+  p.a_floats = g.m == 1 ? (g.a_column == 1 ? 0 : round_up(g.k, line)) : ops.tile_rows * kPanelStride;
+  p.b_floats = 0;
+  if (own_b) p.b_floats = round_up(p.most_columns * g.k, line);
+  if (p.source == BSource::direct && g.n % ops.tile_columns != 0) p.b_floats = round_up(ops.tile_columns * g.k, line);
+  const int64_t group = std::min(g.m, kGroupRows + ops.tile_rows);
+  p.tile_floats = round_up(p.blocks > 1 ? group * p.most_columns : ops.tile_rows * ops.tile_columns, line);
+  return p;
+}
+
+// One batch element's pointers.
+struct Operands {
+  const float* a;
+  const std::byte* b;
+  float* c;
+  const float* residual;
+  const float* column_bias;
+  const float* row_bias;
+};
+
+template <class T>
+T* moved(T* pointer, int64_t elements) {
+  return pointer ? pointer + elements : pointer;
+}
+
+Operands operands_of(const GemmArgs& g, int64_t index) {
+  int64_t a = 0, b = 0, c = 0, residual = 0, column_bias = 0, row_bias = 0;
+  for (int i = g.batch_rank - 1; i >= 0; --i) {
+    const int64_t at = index % g.batch[i];
+    index /= g.batch[i];
+    a += at * g.a_batch[i];
+    b += at * g.b_batch[i];
+    c += at * g.c_batch[i];
+    residual += at * g.residual_batch[i];
+    column_bias += at * g.column_bias_batch[i];
+    row_bias += at * g.row_bias_batch[i];
+  }
+  return {g.a + a,
+          static_cast<const std::byte*>(g.b) + b * storage_size(g.b_storage),
+          g.c + c,
+          moved(g.epilogue.residual, residual),
+          moved(g.epilogue.column_bias, column_bias),
+          moved(g.epilogue.row_bias, row_bias)};
+}
+
+class Task {
+ public:
+  Task(const GemmOps& ops, const GemmArgs& g, const Plan& p, std::byte* scratch)
+      : ops_(ops), g_(g), p_(p), nr_(ops.tile_columns), identity_(g.epilogue.identity()) {
+    a_pack_ = reinterpret_cast<float*>(scratch);
+    b_pack_ = a_pack_ + p.a_floats;
+    tile_ = b_pack_ + p.b_floats;
+  }
+
+  void run(int64_t index) {
+    const int64_t row_task = index % p_.task_rows;
+    const int64_t column_task = index / p_.task_rows % p_.task_columns;
+    o_ = operands_of(g_, index / (p_.task_rows * p_.task_columns));
+    first_column_ = cut(column_task, p_.task_columns, p_.column_panels);
+    end_column_ = cut(column_task + 1, p_.task_columns, p_.column_panels);
+    const int64_t first_row = cut(row_task, p_.task_rows, p_.row_panels);
+    const int64_t end_row = cut(row_task + 1, p_.task_rows, p_.row_panels);
+    prepare_b();
+    if (p_.blocks == 1) {
+      for (int64_t panel = first_row; panel < end_row; ++panel) row_panel(panel, 0, nullptr);
+      return;
+    }
+    // Groups of row panels, so that their unfinished sums fit the scratch while k goes by.
+    for (int64_t begin = first_row; begin < end_row;) {
+      int64_t end = begin + 1;
+      while (end < end_row && row_of(end + 1) - row_of(begin) <= kGroupRows) ++end;
+      for (int64_t block = 0; block < p_.blocks; ++block) {
+        for (int64_t panel = begin; panel < end; ++panel) {
+          row_panel(panel, block, tile_ + (row_of(panel) - row_of(begin)) * p_.most_columns);
+        }
+      }
+      begin = end;
+    }
+  }
+
+ private:
+  int64_t row_of(int64_t panel) const { return cut(panel, p_.row_panels, g_.m); }
+
+  void prepare_b() {
+    switch (p_.source) {
+      case BSource::packed:
+      case BSource::packed_half: return;
+      case BSource::widened: {
+        const auto* panels = reinterpret_cast<const uint16_t*>(o_.b) + first_column_ * nr_ * g_.k;
+        ops_.widen((end_column_ - first_column_) * nr_ * g_.k, panels, g_.b_storage, b_pack_);
+        return;
+      }
+      case BSource::direct:
+        if (end_column_ == p_.column_panels && g_.n % nr_ != 0) pack_panel(end_column_ - 1, b_pack_);
+        return;
+      case BSource::packed_here:
+        for (int64_t j = first_column_; j < end_column_; ++j) {
+          pack_panel(j, b_pack_ + (j - first_column_) * nr_ * g_.k);
+        }
+        return;
+    }
+  }
+
+  void pack_panel(int64_t panel, float* out) const {
+    const int64_t columns = std::min(nr_, g_.n - panel * nr_);
+    if (g_.b_storage == Storage::f32) {
+      const float* b = reinterpret_cast<const float*>(o_.b) + panel * nr_ * g_.b_column;
+      ops_.pack_b(g_.k, columns, b, g_.b_row, g_.b_column, out);
+      return;
+    }
+    // Halves are packed a stretch of k at a time, then widened.
+    const auto* b = reinterpret_cast<const uint16_t*>(o_.b) + panel * nr_ * g_.b_column;
+    constexpr int64_t kRun = 64;
+    uint16_t halves[kRun * kMaxTileColumns];
+    for (int64_t k = 0; k < g_.k; k += kRun) {
+      const int64_t run = std::min(kRun, g_.k - k);
+      ops_.pack_b_half(run, columns, b + k * g_.b_row, g_.b_row, g_.b_column, halves);
+      ops_.widen(run * nr_, halves, g_.b_storage, out + k * nr_);
+    }
+  }
+
+  // B's panel at row k0 and the distance of its rows.
+  const void* panel_of_b(int64_t panel, int64_t k0, int64_t* row) const {
+    *row = nr_;
+    switch (p_.source) {
+      case BSource::packed: return reinterpret_cast<const float*>(o_.b) + (panel * g_.k + k0) * nr_;
+      case BSource::packed_half: return reinterpret_cast<const uint16_t*>(o_.b) + (panel * g_.k + k0) * nr_;
+      case BSource::direct:
+        if ((panel + 1) * nr_ > g_.n) return b_pack_ + k0 * nr_;
+        *row = g_.b_row;
+        return reinterpret_cast<const float*>(o_.b) + k0 * g_.b_row + panel * nr_;
+      case BSource::widened:
+      case BSource::packed_here: break;
+    }
+    return b_pack_ + ((panel - first_column_) * g_.k + k0) * nr_;
+  }
+
+  const GemmOps::Tile* tiles(int64_t columns) const {
+    if (p_.source == BSource::packed_half) return g_.b_storage == Storage::f16 ? ops_.f16_tiles : ops_.bf16_tiles;
+    return columns <= ops_.lanes ? ops_.narrow_tiles : ops_.tiles;
+  }
+
+  // All columns of the task for one panel of rows and one block of k. `sums` holds the panel's unfinished sums.
+  void row_panel(int64_t panel, int64_t block, float* sums) {
+    const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
+    const int64_t k0 = block * p_.block_k, k = std::min(p_.block_k, g_.k - k0);
+    const float* a = o_.a + row * g_.a_row + k0 * g_.a_column;
+    if (p_.a_floats) {
+      ops_.pack_a(rows, k, a, g_.a_row, g_.a_column, a_pack_);
+      a = a_pack_;
+    }
+    const bool last = block + 1 == p_.blocks;
+    for (int64_t j = first_column_; j < end_column_; ++j) {
+      const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
+      int64_t b_row;
+      const void* b = panel_of_b(j, k0, &b_row);
+      const GemmOps::Tile tile = tiles(columns)[rows - 1];
+      if (!sums && identity_ && g_.c_column == 1 && (columns == nr_ || whole_vectors(columns))) {
+        tile(a, b, b_row, k, o_.c + row * g_.c_row + column, g_.c_row, false);
+        continue;
+      }
+      float* out = sums ? sums + (j - first_column_) * nr_ : tile_;
+      const int64_t out_row = sums ? p_.most_columns : nr_;
+      tile(a, b, b_row, k, out, out_row, block > 0);
+      if (last) finish(out, out_row, row, rows, column, columns);
+    }
+  }
+
+  // A narrow tile writes one vector: the result's own row has room for it.
+  bool whole_vectors(int64_t columns) const {
+    return columns == ops_.lanes && p_.source != BSource::packed_half;
+  }
+
+  void finish(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+    const Epilogue& e = g_.epilogue;
+    ops_.finish({.tile = tile,
+                 .tile_stride = tile_stride,
+                 .rows = rows,
+                 .columns = columns,
+                 .c = o_.c + row * g_.c_row + column * g_.c_column,
+                 .c_row = g_.c_row,
+                 .c_column = g_.c_column,
+                 .epilogue = &e,
+                 .column_bias = moved(o_.column_bias, column),
+                 .row_bias = moved(o_.row_bias, row),
+                 .residual = moved(o_.residual, row * e.residual_row + column * e.residual_column)});
+  }
+
+  const GemmOps& ops_;
+  const GemmArgs& g_;
+  const Plan& p_;
+  const int64_t nr_;
+  const bool identity_;
+  float *a_pack_, *b_pack_, *tile_;
+  Operands o_ = {};
+  int64_t first_column_ = 0, end_column_ = 0;
+};
+
+}  // namespace
+
+size_t packed_b_bytes(int64_t k, int64_t n, Storage packed) {
+  const int64_t nr = gemm_ops().tile_columns;
+  return static_cast<size_t>(round_up(ceil_div(n, nr) * nr * k * storage_size(packed), kCacheLine));
+}
+
+void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_stride, int64_t column_stride,
+            Storage packed, void* out, ThreadPool& pool) {
+  const GemmOps& ops = gemm_ops();
+  const int64_t nr = ops.tile_columns;
+  pool.parallel_for(ceil_div(n, nr), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t columns = std::min(nr, n - panel * nr);
+      std::byte* to = static_cast<std::byte*>(out) + panel * nr * k * storage_size(packed);
+      const std::byte* from = static_cast<const std::byte*>(b) + panel * nr * column_stride * storage_size(source);
+      if (source == Storage::f32) {
+        ops.pack_b(k, columns, reinterpret_cast<const float*>(from), row_stride, column_stride,
+                   reinterpret_cast<float*>(to));
+        continue;
+      }
+      const auto* halves = reinterpret_cast<const uint16_t*>(from);
+      if (packed == source) {
+        ops.pack_b_half(k, columns, halves, row_stride, column_stride, reinterpret_cast<uint16_t*>(to));
+        continue;
+      }
+      constexpr int64_t kRun = 64;
+      uint16_t run_of_halves[kRun * kMaxTileColumns];
+      for (int64_t at = 0; at < k; at += kRun) {
+        const int64_t run = std::min(kRun, k - at);
+        ops.pack_b_half(run, columns, halves + at * row_stride, row_stride, column_stride, run_of_halves);
+        ops.widen(run * nr, run_of_halves, source, reinterpret_cast<float*>(to) + at * nr);
+      }
+    }
+  });
+}
+
+size_t gemm_scratch_bytes(const GemmArgs& args, int threads) {
+  const Plan plan = make_plan(gemm_ops(), args, threads);
+  const int64_t slots = std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, plan.tasks));
+  return static_cast<size_t>(slots * plan.slot_bytes());
+}
+
+void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) {
+  if (args.m <= 0 || args.n <= 0) return;
+  const GemmOps& ops = gemm_ops();
+  const Plan plan = make_plan(ops, args, pool.threads());
+  const bool small = args.m * args.n * args.k * plan.batches < kParallelWork;
+  const int64_t tasks = plan.tasks;
+  const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
+  Slots slots(scratch, static_cast<size_t>(plan.slot_bytes()), count);
+  pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
+    Task task(ops, args, plan, lease.memory());
+    for (int64_t index = begin; index < end; ++index) task.run(index);
+  });
+}
+
+}  // namespace transmuter::cpu

@@ -1,0 +1,59 @@
+// What one instruction set contributes to a product: the register tile and its helpers. The loops around it, which need
+// no vectors, are in gemm_driver.cc (and conv.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/kernels/epilogue.h"
+#include "backends/cpu/kernels/gemm.h"
+
+namespace transmuter::cpu {
+
+// A block of k is at most kBlockK long; a packed A panel holds each row's block at a distance of kPanelStride floats (an
+// odd number of cache lines, so that rows spread over the sets).
+inline constexpr int64_t kBlockK = 384;
+inline constexpr int64_t kPanelStride = kBlockK + 16;
+inline constexpr int64_t kMaxTileRows = 14;
+inline constexpr int64_t kMaxTileColumns = 32;
+
+// Adds epilogue terms to a tile and stores it.
+struct TileEnd {
+  const float* tile;  // rows x tile_stride; whole vectors may be read past `columns`, within max_columns
+  int64_t tile_stride;
+  int64_t rows, columns;
+  float* c;
+  int64_t c_row, c_column;
+  const Epilogue* epilogue;  // the pointers inside are not used, these are:
+  const float* column_bias;
+  const float* row_bias;
+  const float* residual;
+};
+
+struct GemmOps {
+  int64_t tile_rows;     // the most rows of a register tile
+  int64_t tile_columns;  // columns of a packed B panel
+  int64_t lanes;
+
+  // out[rows, columns] = (accumulate ? out : 0) + A B over k <= kBlockK (any k when rows is 1). A as packed by pack_a.
+  // Always tile_columns (narrow: lanes) columns are read of each row of B and written.
+  using Tile = void (*)(const float* a, const void* b, int64_t b_row, int64_t k, float* out, int64_t out_row,
+                        bool accumulate);
+  const Tile* tiles;         // [rows - 1]
+  const Tile* narrow_tiles;  // [rows - 1], one vector wide
+  const Tile* f16_tiles;
+  const Tile* bf16_tiles;
+
+  void (*pack_a)(int64_t rows, int64_t k, const float* a, int64_t row_stride, int64_t column_stride, float* out);
+  // One panel: out[k, tile_columns], zeros past `columns`.
+  void (*pack_b)(int64_t k, int64_t columns, const float* b, int64_t row_stride, int64_t column_stride, float* out);
+  void (*pack_b_half)(int64_t k, int64_t columns, const uint16_t* b, int64_t row_stride, int64_t column_stride,
+                      uint16_t* out);
+  void (*widen)(int64_t n, const uint16_t* in, Storage storage, float* out);
+  void (*finish)(const TileEnd& end);
+};
+
+const GemmOps& gemm_ops();
+
+
+}  // namespace transmuter::cpu

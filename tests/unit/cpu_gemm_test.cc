@@ -1,0 +1,258 @@
+#include "backends/cpu/kernels/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "backends/cpu/kernels/target.h"
+
+namespace transmuter::cpu {
+namespace {
+
+struct AlignedBytes {
+  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new(n + 1, std::align_val_t{64}))) {
+    std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
+  }
+  ~AlignedBytes() { ::operator delete(data, std::align_val_t{64}); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  std::byte* data;
+};
+
+std::vector<float> random_floats(int64_t n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::uniform_real_distribution<float> value(-1, 1);
+  std::vector<float> out(static_cast<size_t>(n));
+  for (float& x : out) x = value(rng);
+  return out;
+}
+
+struct Layout {
+  bool a_transposed = false, b_transposed = false, c_transposed = false;
+};
+
+struct Case {
+  int64_t m, n, k;
+  int64_t batch = 1;
+  bool share_a = false, share_b = false;
+  Layout layout = {};
+  bool packed = true;
+  Storage source = Storage::f32, storage = Storage::f32;
+  Epilogue epilogue = {};
+  bool column_bias = false, row_bias = false, residual = false;
+  int threads = 1;
+};
+
+std::vector<uint16_t> to_halves(const std::vector<float>& in, Storage storage) {
+  std::vector<uint16_t> out;
+  for (float x : in) {
+    const auto bits = std::bit_cast<uint32_t>(x);
+    if (storage == Storage::bf16) {
+      out.push_back(static_cast<uint16_t>(bits >> 16));
+      continue;
+    }
+    // Cut to a normal half: the value does not matter, only that both sides read the same.
+    const int exponent = static_cast<int>(bits >> 23 & 255) - 112;
+    out.push_back(static_cast<uint16_t>((bits >> 16 & 0x8000) | (exponent > 0 ? exponent << 10 | (bits >> 13 & 1023) : 0)));
+  }
+  return out;
+}
+
+// Runs the case; returns the result with every operand's gaps checked.
+std::vector<float> run(const Case& c, std::vector<float>* expected) {
+  const int64_t pad = 3;
+  const auto stride = [&](bool transposed, int64_t rows, int64_t columns, int64_t* row, int64_t* column) {
+    *row = transposed ? 1 : columns + pad;
+    *column = transposed ? rows + pad : 1;
+    return (transposed ? columns * *column : rows * *row);
+  };
+  GemmArgs g;
+  g.m = c.m, g.n = c.n, g.k = c.k;
+  const int64_t a_size = stride(c.layout.a_transposed, c.m, c.k, &g.a_row, &g.a_column);
+  const int64_t b_size = stride(c.layout.b_transposed, c.k, c.n, &g.b_row, &g.b_column);
+  const int64_t c_size = stride(c.layout.c_transposed, c.m, c.n, &g.c_row, &g.c_column);
+  const auto a = random_floats(a_size * (c.share_a ? 1 : c.batch) + 1, 1);
+  const auto b = random_floats(b_size * (c.share_b ? 1 : c.batch) + 1, 2);
+  const auto halves = c.source == Storage::f32 ? std::vector<uint16_t>() : to_halves(b, c.source);
+  const auto residual = random_floats(c_size * c.batch + 1, 3);
+  const auto column_bias = random_floats(c.n, 4), row_bias = random_floats(c.m, 5);
+  std::vector<float> result(static_cast<size_t>(c_size * c.batch), 123.0f);
+  *expected = result;
+  g.epilogue = c.epilogue;
+  if (c.column_bias) g.epilogue.column_bias = column_bias.data();
+  if (c.row_bias) g.epilogue.row_bias = row_bias.data();
+  if (c.residual) {
+    g.epilogue.residual = residual.data();
+    g.epilogue.residual_row = g.c_row, g.epilogue.residual_column = g.c_column;
+  }
+  g.a = a.data();
+  g.b = c.source == Storage::f32 ? static_cast<const void*>(b.data()) : halves.data();
+  g.b_storage = c.source;
+  g.batch_rank = 1, g.batch[0] = c.batch;
+  g.a_batch[0] = c.share_a ? 0 : a_size, g.b_batch[0] = c.share_b ? 0 : b_size;
+  g.c_batch[0] = g.residual_batch[0] = c_size;
+  g.c = expected->data();
+  gemm_reference(g);
+
+  ThreadPool pool(c.threads);
+  const size_t one = packed_b_bytes(c.k, c.n, c.storage);
+  AlignedBytes packed(one * static_cast<size_t>(c.share_b ? 1 : c.batch));
+  if (c.packed) {
+    const int64_t size = c.source == Storage::f32 ? 4 : 2;
+    for (int64_t i = 0; i < (c.share_b ? 1 : c.batch); ++i) {
+      pack_b(c.k, c.n, static_cast<const std::byte*>(g.b) + i * b_size * size, c.source, g.b_row, g.b_column, c.storage,
+             packed.data + static_cast<size_t>(i) * one, pool);
+    }
+    g.b = packed.data;
+    g.b_packed = true;
+    g.b_storage = c.storage;
+    g.b_batch[0] = c.share_b ? 0 : static_cast<int64_t>(one) / (c.storage == Storage::f32 ? 4 : 2);
+  }
+  g.c = result.data();
+  AlignedBytes scratch(gemm_scratch_bytes(g, pool.threads()));
+  gemm(g, scratch.data, pool);
+  return result;
+}
+
+void expect_close(const Case& c, const std::string& what) {
+  std::vector<float> expected;
+  const auto got = run(c, &expected);
+  const double tolerance = 2e-7 * (8 + 2 * std::sqrt(static_cast<double>(c.k)));
+  int bad = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!(std::abs(got[i] - expected[i]) <= tolerance * (1 + std::abs(expected[i]))) && ++bad == 1) {
+      ADD_FAILURE() << what << " " << current_target() << " m n k " << c.m << " " << c.n << " " << c.k << " at " << i
+                    << ": " << got[i] << " for " << expected[i];
+    }
+  }
+}
+
+void on_every_target(const std::function<void()>& body) {
+  for (const std::string& name : available_targets()) {
+    set_target(name);
+    body();
+  }
+  set_target("");
+}
+
+TEST(CpuGemm, EveryShapeAndLayoutIsRight) {
+  on_every_target([] {
+    const int64_t shapes[][3] = {{1, 1, 1},   {1, 33, 7},   {2, 16, 5},    {3, 47, 64},  {5, 32, 100}, {6, 64, 64},
+                                 {7, 8, 3},   {13, 65, 31}, {14, 32, 128}, {15, 31, 9},  {16, 96, 33}, {29, 130, 385},
+                                 {64, 1, 50}, {40, 16, 20}, {33, 300, 64}, {150, 70, 800}, {4, 5, 0}};
+    for (const auto& s : shapes) {
+      for (int bits = 0; bits < 16; ++bits) {
+        Case c{.m = s[0], .n = s[1], .k = s[2]};
+        c.layout = {.a_transposed = (bits & 1) != 0, .b_transposed = (bits & 2) != 0, .c_transposed = (bits & 4) != 0};
+        c.packed = bits & 8;
+        expect_close(c, "bits " + std::to_string(bits));
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, BatchesBroadcastWithStrideZero) {
+  on_every_target([] {
+    for (int bits = 0; bits < 8; ++bits) {
+      Case c{.m = 10, .n = 40, .k = 24, .batch = 3};
+      c.share_a = bits & 1, c.share_b = bits & 2, c.packed = bits & 4;
+      c.residual = true;
+      expect_close(c, "batch bits " + std::to_string(bits));
+    }
+  });
+}
+
+TEST(CpuGemm, TheEpilogueIsAppliedOnce) {
+  on_every_target([] {
+    for (int activation = 0; activation <= static_cast<int>(Activation::hard_swish); ++activation) {
+      for (int bits = 0; bits < 16; ++bits) {
+        Case c{.m = 17, .n = 45, .k = bits & 8 ? 900 : 20};
+        c.epilogue.activation = static_cast<Activation>(activation);
+        c.epilogue.alpha = bits & 8 ? 0.1f : 0.7f;
+        if (c.epilogue.activation == Activation::clip) c.epilogue.first = -0.3f, c.epilogue.second = 0.4f;
+        if (c.epilogue.activation == Activation::leaky_relu) c.epilogue.first = 0.2f;
+        c.epilogue.combine = static_cast<Combine>(activation % 3);
+        c.epilogue.residual_scale = 0.5f;
+        c.column_bias = bits & 1, c.row_bias = bits & 2, c.residual = bits & 4;
+        c.layout.c_transposed = bits == 13 || bits == 5;
+        expect_close(c, "activation " + std::to_string(activation) + " bits " + std::to_string(bits));
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, HalfWeightsAreWidened) {
+  on_every_target([] {
+    for (Storage source : {Storage::f16, Storage::bf16}) {
+      for (int64_t m : {1, 5, 16, 60}) {
+        for (int bits = 0; bits < 4; ++bits) {
+          Case c{.m = m, .n = 45, .k = 70};
+          c.source = source;
+          c.storage = bits & 1 ? source : Storage::f32;
+          c.layout.b_transposed = bits & 2;
+          c.epilogue.alpha = 0.5f;
+          expect_close(c, "half packed");
+          c.packed = false;
+          expect_close(c, "half unpacked");
+        }
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
+  on_every_target([] {
+    const int64_t shapes[][3] = {{1, 900, 700}, {3, 1000, 500}, {30, 300, 800}, {100, 100, 500}, {300, 40, 100}};
+    for (const auto& s : shapes) {
+      for (bool packed : {true, false}) {
+        Case c{.m = s[0], .n = s[1], .k = s[2], .packed = packed};
+        std::vector<float> expected;
+        const auto one = run(c, &expected);
+        for (int threads : {2, 3, 5}) {
+          c.threads = threads;
+          EXPECT_EQ(run(c, &expected), one);
+        }
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, TheResidualMayBeTheResult) {
+  on_every_target([] {
+    const int64_t m = 20, n = 50, k = 1000;
+    const auto a = random_floats(m * k, 1), b = random_floats(k * n, 2);
+    auto want = random_floats(m * n, 3), got = want;
+    GemmArgs g{.m = m, .n = n, .k = k, .a = a.data(), .a_row = k, .b = b.data(), .b_row = n, .c_row = n};
+    g.epilogue.residual_row = n;
+    g.epilogue.residual = g.c = want.data();
+    gemm_reference(g);
+    g.epilogue.residual = g.c = got.data();
+    ThreadPool pool(1);
+    AlignedBytes scratch(gemm_scratch_bytes(g, 1));
+    gemm(g, scratch.data, pool);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1.5e-5 * (1 + std::abs(want[i])));
+  });
+}
+
+TEST(CpuGemm, NotANumberPassesTheActivations) {
+  on_every_target([] {
+    for (int activation = 0; activation <= static_cast<int>(Activation::gelu_tanh); ++activation) {
+      const float a = NAN, b = 1;
+      float c = 0;
+      GemmArgs g{.m = 1, .n = 1, .k = 1, .a = &a, .a_row = 1, .b = &b, .b_row = 1, .c = &c, .c_row = 1};
+      g.epilogue.activation = static_cast<Activation>(activation);
+      ThreadPool pool(1);
+      AlignedBytes scratch(gemm_scratch_bytes(g, 1));
+      gemm(g, scratch.data, pool);
+      EXPECT_TRUE(std::isnan(c)) << activation << " " << current_target();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace transmuter::cpu
