@@ -2,21 +2,11 @@
 #include <algorithm>
 
 #include "ir/builder.h"
+#include "ir/primitives/infer.h"
 
 namespace transmuter::ir {
 
 namespace {
-
-// Reads a symbol that is only known while the program runs, and so may turn out to be 1 at any time.
-bool is_data_dependent(Dim a) {
-  ShapeScope* scope = ShapeScope::current();
-  if (a.is_constant() || !scope) return false;
-  for (int32_t s : scope->symbols_of(a.expr())) {
-    SymbolSource::Kind kind = scope->symbols()[static_cast<size_t>(s)].source.kind;
-    if (kind == SymbolSource::Kind::data_dependent || kind == SymbolSource::Kind::break_extent) return true;
-  }
-  return false;
-}
 
 bool provably_not_one(Dim a) { return provably_le(2, a) || provably_le(a, 0); }
 

@@ -50,6 +50,21 @@ void check_axes(const InferContext& c, const std::vector<int64_t>& axes, int64_t
   }
 }
 
+void check_holds(const InferContext& c, Dim truth, const char* constraint, const char* what) {
+  if (truth.is_constant()) return c.check(truth.hint() != 0, constraint, what);
+  require(truth, str(c.primitive.name, ": ", constraint, " ", what));
+}
+
+bool is_data_dependent(Dim a) {
+  ShapeScope* scope = ShapeScope::current();
+  if (a.is_constant() || !scope) return false;
+  for (int32_t s : scope->symbols_of(a.expr())) {
+    SymbolSource::Kind kind = scope->symbols()[static_cast<size_t>(s)].source.kind;
+    if (kind == SymbolSource::Kind::data_dependent || kind == SymbolSource::Kind::break_extent) return true;
+  }
+  return false;
+}
+
 namespace {
 
 [[noreturn]] void no_bindings() {

@@ -99,7 +99,9 @@ struct Primitive {
   PrintedOp (*print)(const PrintContext&) = nullptr;  // null: no attributes, name as is
   // Composites: writes the body over the operands, returns the results.
   std::vector<Value> (*decompose)(Builder&, std::span<const Value> operands, const Attributes*) = nullptr;
-  bool elementwise = false;  // every operand has the result's shape; result element i depends on element i alone
+  // Every operand has the result's shape (the predicate of select and the bounds of clamp may be 0-d); result element
+  // i depends on element i alone.
+  bool elementwise = false;
   bool has_effect = false;   // never merged or dropped (random state)
 };
 

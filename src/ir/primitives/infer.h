@@ -19,6 +19,10 @@ void check_scalar(const InferContext& c, const Type& type, const char* constrain
 // Every axis in [0, rank), none twice.
 void check_axes(const InferContext& c, const std::vector<int64_t>& axes, int64_t rank, const char* constraint,
                 const char* what);
+// The truth must hold: proven, else asserted.
+void check_holds(const InferContext& c, Dim truth, const char* constraint, const char* what);
+// Reads a symbol whose value is known only while the program runs: its hint says nothing.
+bool is_data_dependent(Dim a);
 // The extent among equal ones that says most: a constant where there is one.
 inline Dim plainer(Dim a, Dim b) { return b.is_constant() ? b : a; }
 
