@@ -57,8 +57,8 @@ HWY_INLINE void store_f16(D d, hn::Vec<D> v, uint16_t* p) {
   const auto bits = hn::BitCast(di, hn::Abs(v));
   const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(di, v)), hn::Set(di, 0x8000));
   const auto tie = hn::And(hn::ShiftRight<13>(bits), hn::Set(di, 1));
-  const auto normal = hn::ShiftRight<13>(
-      hn::Add(hn::Add(bits, tie), hn::Set(di, static_cast<int32_t>(0xfff - (112 << 23)))));
+  const auto normal =
+      hn::ShiftRight<13>(hn::Add(hn::Add(bits, tie), hn::Set(di, static_cast<int32_t>(0xfff - (112 << 23)))));
   // Adding 1/2 leaves the rounded denormal in the low bits.
   const auto half = hn::Set(d, 0.5f);
   const auto denormal = hn::Sub(hn::BitCast(di, hn::Add(hn::Abs(v), half)), hn::BitCast(di, half));
@@ -84,10 +84,9 @@ HWY_INLINE void store_bf16(D, hn::Vec<D> v, uint16_t* p) {
   const hn::Rebind<uint16_t, D> dh;
   const auto bits = hn::BitCast(du, v);
   const auto high = hn::ShiftRight<16>(bits);
-  const auto rounded =
-      hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), hn::And(high, hn::Set(du, 1))));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), hn::And(high, hn::Set(du, 1))));
   const auto nan = hn::Or(high, hn::Set(du, 0x40));
-  const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded))), dh, p);
 }
 

@@ -1,7 +1,7 @@
 // Elementary functions on vectors of float, for use inside a kernel's HWY_NAMESPACE.
-// Errors against the exact value, on every target, with or without FMA: exp, expm1, tanh, erf, logistic, log, sin, cos
-// at most 2 ulp, log1p and pow at most 3, remainder exact. NaN in gives NaN out; infinities, zeros, denormals and huge
-// arguments give what C's functions give. Coefficients are minimax fits of our own.
+// Errors against the exact value, on every target, with or without FMA: exp, expm1, tanh, erf, log, sin, cos at most
+// 2 ulp, logistic, log1p and pow at most 3, remainder exact. NaN in gives NaN out; infinities, zeros, denormals and
+// huge arguments give what C's functions give. Coefficients are minimax fits of our own.
 
 #if defined(TRANSMUTER_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRANSMUTER_CPU_MATH_INL_H_
@@ -28,11 +28,11 @@ HWY_INLINE V poly(D, V, V value) {
 }
 // Horner's rule, highest coefficient first.
 template <class D, class V, class... Rest>
-HWY_INLINE V poly(D d, V x, V value, float next, Rest... rest) {
+HWY_INLINE V poly(D d, V x, V value, hn::TFromD<D> next, Rest... rest) {
   return poly(d, x, hn::MulAdd(value, x, hn::Set(d, next)), rest...);
 }
 template <class D, class V, class... Rest>
-HWY_INLINE V polynomial(D d, V x, float highest, Rest... rest) {
+HWY_INLINE V polynomial(D d, V x, hn::TFromD<D> highest, Rest... rest) {
   return poly(d, x, hn::Set(d, highest), rest...);
 }
 
@@ -74,14 +74,25 @@ HWY_INLINE V reduce_ln2(D d, V x, VI& n) {
   return hn::NegMulAdd(nf, hn::Set(d, 1.428606765330187e-6f), hn::NegMulAdd(nf, hn::Set(d, 0.693145751953125f), x));
 }
 
-template <class D, class V>
-HWY_INLINE V vec_exp(D d, V x) {
-  x = clamp_nan(d, x, -104.5f, 89.0f);
-  const hn::RebindToSigned<D> di;
-  hn::Vec<decltype(di)> n;
+template <class D, class V, class VI>
+HWY_INLINE V exp_mantissa(D d, V x, VI& n) {
   const V r = reduce_ln2(d, x, n);
   const V p = polynomial(d, r, 0.001381540671f, 0.008369348012f, 0.04166840762f, 0.16666515172f, 0.49999994040f);
-  const V y = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  return hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+}
+
+// For |x| <= 87 or NaN only.
+template <class D, class V>
+HWY_INLINE V vec_exp_short(D d, V x) {
+  hn::Vec<hn::RebindToSigned<D>> n;
+  const V y = exp_mantissa(d, x, n);
+  return hn::Mul(y, power_of_two(d, n));
+}
+
+template <class D, class V>
+HWY_INLINE V vec_exp(D d, V x) {
+  hn::Vec<hn::RebindToSigned<D>> n;
+  const V y = exp_mantissa(d, clamp_nan(d, x, -104.5f, 89.0f), n);
   const auto half = hn::ShiftRight<1>(n);  // two steps, so that 2^-150 and 2^128 are reached
   return hn::Mul(hn::Mul(y, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
 }
@@ -136,8 +147,7 @@ HWY_INLINE V vec_log1p(D d, V x) {
   const V u = hn::Add(one, x);
   const V t = hn::Sub(u, one);
   const V lost = hn::Add(hn::Sub(one, hn::Sub(u, t)), hn::Sub(x, t));  // exactly 1 + x - u
-  const auto ordinary =
-      hn::And(hn::Gt(u, hn::Zero(d)), hn::Lt(u, hn::Set(d, std::numeric_limits<float>::infinity())));
+  const auto ordinary = hn::And(hn::Gt(u, hn::Zero(d)), hn::Lt(u, hn::Set(d, std::numeric_limits<float>::infinity())));
   const V y = hn::Add(vec_log(d, u), hn::IfThenElseZero(ordinary, hn::Div(lost, u)));
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 5.9e-8f)), x, y);
 }
@@ -145,11 +155,11 @@ HWY_INLINE V vec_log1p(D d, V x) {
 template <class D, class V>
 HWY_INLINE V vec_tanh(D d, V x) {
   const V one = hn::Set(d, 1.0f);
-  const V a = hn::Abs(x);
-  const V z = hn::Mul(x, x);
+  const V a = clamp_nan(d, hn::Abs(x), 0.0f, 10.0f);
+  const V z = hn::Mul(a, a);
   const V p = polynomial(d, z, -0.00552907633f, 0.02048379928f, -0.05369315296f, 0.13330902159f, -0.33333262801f);
   const V small = hn::MulAdd(hn::Mul(a, z), p, a);
-  const V e = vec_exp(d, hn::Add(a, a));
+  const V e = vec_exp_short(d, hn::Add(a, a));
   const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
 }
@@ -170,7 +180,7 @@ HWY_INLINE V vec_erf(D d, V x) {
   const V small = hn::MulAdd(a, p, a);
   const V q = polynomial(d, a, 0.00019821952f, -0.00306548923f, 0.02231520973f, -0.10411367565f, -0.63697606325f,
                          -1.12779724598f, -0.00016644834f);
-  const V large = hn::Sub(hn::Set(d, 1.0f), vec_exp(d, q));
+  const V large = hn::Sub(hn::Set(d, 1.0f), vec_exp_short(d, q));
   return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.92f)), small, large), x);
 }
 
@@ -239,25 +249,18 @@ HWY_INLINE VF pow_positive(DD dd, VF a, VF y) {
   // log(1 + f) = 2 atanh(s), |s| <= 0.172
   const VD s = hn::Div(f, hn::Add(f, hn::Set(dd, 2.0)));
   const VD z = hn::Mul(s, s);
-  VD p = hn::Set(dd, 2.0 / 15);
-  for (const double c : {2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0}) {
-    p = hn::MulAdd(p, z, hn::Set(dd, c));
-  }
+  const VD p = polynomial(dd, z, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0);
   const VD log = hn::MulAdd(hn::PromoteTo(dd, e), hn::Set(dd, 0.6931471805599453), hn::Mul(p, s));
   VD t = hn::Mul(hn::PromoteTo(dd, y), log);
   t = hn::Min(hn::Max(t, hn::Set(dd, -120.0)), hn::Set(dd, 100.0));
   const VD nd = hn::Round(hn::Mul(t, hn::Set(dd, 1.4426950408889634)));
   const VD r = hn::NegMulAdd(nd, hn::Set(dd, 0.6931471805599453), t);
-  VD q = hn::Set(dd, 1.0 / 40320);
-  for (const double c : {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}) {
-    q = hn::MulAdd(q, r, hn::Set(dd, c));
-  }
+  const VD q = polynomial(dd, r, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
   // Narrowed within float's range, then scaled in float: overflow and denormals round once, on every target.
   const auto n = hn::DemoteTo(di, nd);
   const auto big = hn::Gt(t, hn::Zero(dd));
   const VD pull = hn::IfThenElse(big, hn::Set(dd, 0x1p-64), hn::Set(dd, 0x1p+64));
-  const VF push =
-      hn::DemoteTo(df, hn::IfThenElse(big, hn::Set(dd, 0x1p+64), hn::Set(dd, 0x1p-64)));
+  const VF push = hn::DemoteTo(df, hn::IfThenElse(big, hn::Set(dd, 0x1p+64), hn::Set(dd, 0x1p-64)));
   const VD scale = hn::BitCast(dd, hn::ShiftLeft<52>(hn::PromoteTo(dl, hn::Add(n, hn::Set(di, 1023)))));
   return hn::Mul(hn::DemoteTo(df, hn::Mul(hn::Mul(q, scale), pull)), push);
 }

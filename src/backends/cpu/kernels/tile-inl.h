@@ -1,5 +1,5 @@
-// The tape: one loop over whole vectors for each operation. Registers are kTileLanes long, so there are no tails; a tile
-// whose length isn't a whole number of vectors is loaded by copying and stored by copying.
+// The tape: one loop over whole vectors for each operation. Registers are kTileLanes long, so there are no tails; a
+// tile whose length isn't a whole number of vectors is loaded by copying and stored by copying.
 
 #if defined(TRANSMUTER_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRANSMUTER_CPU_TILE_INL_H_
@@ -127,7 +127,7 @@ HWY_NOINLINE void compute_unary(const TileStep& step, const float* a, float* o, 
         return mask_value(d, hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::infinity())));
       });
     case TileOp::is_nan:
-      return unary(a, o, n, [](auto d, auto x) HWY_ATTR { return mask_value(d, hn::Ne(x, x)); });
+      return unary(a, o, n, [](auto d, auto x) HWY_ATTR { return mask_value(d, hn::IsNaN(x)); });
     case TileOp::logical_not:
       return unary(a, o, n, [](auto d, auto x) HWY_ATTR { return mask_value(d, hn::Eq(x, hn::Zero(d))); });
     case TileOp::gelu:
@@ -172,7 +172,7 @@ HWY_NOINLINE void compute_binary(TileOp op, const float* a, const float* b, floa
     case TileOp::eq:
       return binary(a, b, o, n, [](auto d, auto x, auto y) HWY_ATTR { return mask_value(d, hn::Eq(x, y)); });
     case TileOp::ne:
-      return binary(a, b, o, n, [](auto d, auto x, auto y) HWY_ATTR { return mask_value(d, hn::Ne(x, y)); });
+      return binary(a, b, o, n, [](auto d, auto x, auto y) HWY_ATTR { return mask_value(d, hn::Not(hn::Eq(x, y))); });
     case TileOp::lt:
       return binary(a, b, o, n, [](auto d, auto x, auto y) HWY_ATTR { return mask_value(d, hn::Lt(x, y)); });
     case TileOp::le:
@@ -196,12 +196,11 @@ HWY_NOINLINE void compute_ternary(TileOp op, const float* a, const float* b, con
       return ternary(a, b, c, o, n, [](auto, auto x, auto y, auto z) HWY_ATTR { return hn::MulAdd(x, y, z); });
     case TileOp::select:
       return ternary(a, b, c, o, n, [](auto d, auto x, auto y, auto z) HWY_ATTR {
-        return hn::IfThenElse(hn::Ne(x, hn::Zero(d)), y, z);
+        return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), z, y);
       });
     default:  // clamp
-      return ternary(a, b, c, o, n, [](auto d, auto lo, auto x, auto hi) HWY_ATTR {
-        return min_nan(d, max_nan(d, x, lo), hi);
-      });
+      return ternary(a, b, c, o, n,
+                     [](auto d, auto lo, auto x, auto hi) HWY_ATTR { return min_nan(d, max_nan(d, x, lo), hi); });
   }
 }
 

@@ -102,8 +102,8 @@ struct TileOutput {
   DType dtype;
 };
 
-// Runs elements [begin, end) of the row-major iteration space dims[0..rank), rank <= kTileMaxDims. Fewer, larger dims are
-// faster: collapse first. Allocates nothing; disjoint ranges may run on different threads.
+// Runs elements [begin, end) of the row-major iteration space dims[0..rank), rank <= kTileMaxDims. Fewer, larger dims
+// are faster: collapse first. Allocates nothing; disjoint ranges may run on different threads.
 void run_tile(const TileProgram& program, const int64_t* dims, int rank, const TileInput* inputs,
               const TileOutput* outputs, int64_t begin, int64_t end);
 
