@@ -1,0 +1,85 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/strings.h"
+#include "transmuter/error.h"
+
+namespace transmuter {
+namespace {
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void refuse(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) throw Error(ErrorCode::not_found, str("there is no file ", path));
+  if (error == ELOOP) throw Error(ErrorCode::invalid_input, str(path, " is a symbolic link"));
+  throw Error(ErrorCode::io, str("cannot open ", path, ": ", std::strerror(error)));
+}
+
+}  // namespace
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool map, bool follow_links) {
+  if (path.find('\0') != std::string::npos) throw Error(ErrorCode::invalid_input, "the file name holds a NUL byte");
+  // O_NONBLOCK: a named pipe would otherwise wait for a writer before it can be refused.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW))};
+  if (file.fd < 0) refuse(path, errno);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) refuse(path, errno);
+  if (S_ISDIR(status.st_mode)) throw Error(ErrorCode::invalid_input, str(path, " is a folder, not a file"));
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::invalid_input, str(path, " is not a regular file"));
+
+  std::shared_ptr<MappedFile> result(new MappedFile);
+  result->size_ = static_cast<size_t>(status.st_size);
+  result->hard_links_ = static_cast<int64_t>(status.st_nlink);
+  if (result->size_ == 0) return result;
+  if (map) {
+    void* address = ::mmap(nullptr, result->size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+    if (address == MAP_FAILED)
+      throw Error(ErrorCode::io, str("cannot map ", path, ": ", std::strerror(errno)));
+    result->bytes_ = static_cast<const std::byte*>(address);
+    result->mapped_ = true;
+    return result;
+  }
+  result->memory_.reset(new std::byte[result->size_]);
+  size_t done = 0;
+  while (done < result->size_) {
+    // One read moves at most 2 GB on Linux.
+    const ssize_t got =
+        ::read(file.fd, result->memory_.get() + done, std::min<size_t>(result->size_ - done, size_t{1} << 30));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(ErrorCode::io, str("cannot read ", path, ": ", std::strerror(errno)));
+    if (got == 0) throw Error(ErrorCode::io, str(path, " became shorter while it was read"));
+    done += static_cast<size_t>(got);
+  }
+  result->bytes_ = result->memory_.get();
+  return result;
+}
+
+MappedFile::~MappedFile() {
+  if (mapped_) ::munmap(const_cast<std::byte*>(bytes_), size_);
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+  if (file.fd < 0) throw Error(ErrorCode::io, str("cannot write ", path, ": ", std::strerror(errno)));
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file.fd, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw Error(ErrorCode::io, str("cannot write ", path, ": ", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+}
+
+}  // namespace transmuter

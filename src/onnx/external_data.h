@@ -1,0 +1,41 @@
+// Tensor data in other files beside the model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mapped_file.h"
+
+namespace transmuter::onnx {
+
+// The external_data entries of one tensor, as the file has them: location, offset, length (others are ignored).
+using ExternalEntries = std::vector<std::pair<std::string, std::string>>;
+
+// The files of one model, each opened once. Only files in the model's folder are read: absolute locations, "..", and
+// links that lead out of it are refused, except that a link of a Hugging Face hub cache
+// (models--NAME/snapshots/REVISION/FILE) may lead into the same repository's blobs. A file with several hard links is
+// refused, as one of its names may lie outside.
+class ExternalData {
+ public:
+  // `folder` = "" refuses every location.
+  ExternalData(std::string folder, bool map) : folder_(std::move(folder)), map_(map) {}
+
+  struct Range {
+    std::shared_ptr<const MappedFile> file;
+    const std::byte* bytes = nullptr;
+  };
+  // The `size` bytes that the entries name. Throws Error.
+  Range find(const ExternalEntries& entries, size_t size);
+
+ private:
+  std::shared_ptr<const MappedFile> open(const std::string& location);
+
+  std::string folder_;
+  bool map_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace transmuter::onnx
