@@ -46,8 +46,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool
   if (result->size_ == 0) return result;
   if (map) {
     void* address = ::mmap(nullptr, result->size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-    if (address == MAP_FAILED)
-      throw Error(ErrorCode::io, str("cannot map ", path, ": ", std::strerror(errno)));
+    if (address == MAP_FAILED) throw Error(ErrorCode::io, str("cannot map ", path, ": ", std::strerror(errno)));
     result->bytes_ = static_cast<const std::byte*>(address);
     result->mapped_ = true;
     return result;

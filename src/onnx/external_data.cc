@@ -65,8 +65,8 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   if (known != files_.end()) return known->second;
   check_location(location);
   if (folder_.empty())
-    throw Error(ErrorCode::invalid_input,
-                str("the weights lie in the file '", location, "', but the model was read from memory without a folder"));
+    throw Error(ErrorCode::invalid_input, str("the weights lie in the file '", location,
+                                              "', but the model was read from memory without a folder"));
   std::error_code error;
   const fs::path folder = fs::canonical(folder_, error);
   if (error) throw Error(ErrorCode::not_found, str("there is no folder ", folder_));

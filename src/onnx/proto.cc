@@ -1,11 +1,13 @@
 #include "onnx/proto.h"
 
+#include <algorithm>
+#include <set>
+
 #include "onnx/wire.h"
 
 namespace transmuter::onnx {
 namespace {
 
-constexpr int kMaxGraphDepth = 64;
 constexpr int kMaxTypeDepth = 64;
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_model, sentence); }
@@ -348,10 +350,10 @@ NodeProto parse_node(std::string_view message, const Context& context, size_t in
         }
         set_label();
         if (node.op_type.empty()) refuse("a node has no operator");
-        for (size_t i = 0; i < result.attributes.size(); ++i)
-          for (size_t j = 0; j < i; ++j)
-            if (result.attributes[i].value.name == result.attributes[j].value.name)
-              refuse(str("the attribute \"", result.attributes[i].value.name, "\" is given twice"));
+        std::set<std::string_view> names;
+        for (const AttributeProto& attribute : result.attributes)
+          if (!names.insert(attribute.value.name).second)
+            refuse(str("the attribute \"", attribute.value.name, "\" is given twice"));
       });
   return result;
 }
@@ -473,8 +475,6 @@ ModelProto parse_model_proto(std::string_view bytes, const Source& source) {
   }
   return model;
 }
-
-ValueInfo parse_value_info(std::string_view bytes) { return parse_value(bytes); }
 
 std::string describe(const Node& node) { return str("node \"", node.label, "\" (", node.op_type, ")"); }
 

@@ -16,6 +16,9 @@ namespace transmuter::onnx {
 
 struct GraphProto;
 
+// Graphs in graphs: deeper ones are refused, so that recursion over them is safe.
+inline constexpr int kMaxGraphDepth = 64;
+
 struct AttributeProto {
   Attribute value;        // but for graphs, which stand below
   std::string reference;  // ref_attr_name: inside a function, the caller's attribute of this name
@@ -64,7 +67,6 @@ struct ModelProto {
 
 // Throws Error with graph, node and attribute in the chain. The depth of nested graphs and types is limited.
 ModelProto parse_model_proto(std::string_view bytes, const Source& source);
-ValueInfo parse_value_info(std::string_view bytes);
 
 // `node "name" (Op)` and `graph "name"`, for error chains.
 std::string describe(const Node& node);

@@ -18,10 +18,10 @@ constexpr size_t kSparseFloor = size_t{64} << 20;
 
 // By TensorProto.DataType number.
 constexpr std::array<DType, 27> kDTypes = {
-    DType::invalid,    DType::f32,      DType::u8,      DType::i8,    DType::u16,    DType::i16,  DType::i32,
-    DType::i64,        DType::string,   DType::boolean, DType::f16,   DType::f64,    DType::u32,  DType::u64,
-    DType::c64,        DType::c128,     DType::bf16,    DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2,
-    DType::f8e5m2fnuz, DType::u4,       DType::i4,      DType::f4e2m1, DType::f8e8m0, DType::u2,   DType::i2};
+    DType::invalid, DType::f32,    DType::u8,      DType::i8,       DType::u16,        DType::i16,    DType::i32,
+    DType::i64,     DType::string, DType::boolean, DType::f16,      DType::f64,        DType::u32,    DType::u64,
+    DType::c64,     DType::c128,   DType::bf16,    DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz,
+    DType::u4,      DType::i4,     DType::f4e2m1,  DType::f8e8m0,   DType::u2,         DType::i2};
 
 // TensorProto field numbers of the typed data.
 constexpr uint32_t kFloatData = 4;
@@ -62,9 +62,9 @@ struct Header {
   bool external = false;
   std::string_view raw;
   ExternalEntries entries;
-  uint32_t typed_field = 0;   // the typed data that is present
-  std::string_view only;      // its bytes when it is one packed field
-  size_t typed_fields = 0;    // how many fields hold it
+  uint32_t typed_field = 0;  // the typed data that is present
+  std::string_view only;     // its bytes when it is one packed field
+  size_t typed_fields = 0;   // how many fields hold it
 };
 
 std::pair<std::string, std::string> parse_entry(std::string_view message) {
@@ -222,44 +222,43 @@ int32_t number_of_dtype(DType dtype) {
 
 NamedTensor parse_tensor(std::string_view message, const Source& source) {
   Header header = parse_header(message);
-  return within(
-      [&] { return str("tensor \"", header.name, "\""); },
-      [&] {
-        const DType dtype = dtype_of_number(header.number);
-        const int64_t count = element_count(header.dims);
-        if (dtype == DType::string) {
-          if (header.typed_field != kStringData && count != 0) refuse("a string tensor holds no strings");
-          return NamedTensor{header.name, string_tensor(message, header, count)};
-        }
-        const size_t size = byte_size(dtype, count);
-        if ((header.has_raw && !header.raw.empty()) + header.external + (header.typed_fields > 0) > 1)
-          refuse("the tensor has data of more than one kind (raw, typed, external)");
-        if (header.external) {
-          if (!source.external) refuse("the tensor's data lies in another file, which is not allowed here");
-          const ExternalData::Range range = source.external->find(header.entries, size);
-          return NamedTensor{header.name, view_of(dtype, header.dims, range.bytes, size, range.file)};
-        }
-        if (header.typed_fields == 0) {
-          if (header.raw.size() != size)
-            refuse(str("a tensor ", name(dtype), " ", header.dims, " needs ", size, " bytes, but has ",
-                       header.raw.size()));
-          return NamedTensor{header.name,
-                             view_of(dtype, header.dims, reinterpret_cast<const std::byte*>(header.raw.data()), size,
-                                     source.owner)};
-        }
-        if (header.typed_field != data_field(dtype))
-          refuse(str("the data of a tensor of ", name(dtype), " is stored as another type"));
-        // Floats are stored as memory has them.
-        if ((header.typed_field == kFloatData || header.typed_field == kDoubleData) && header.typed_fields == 1 &&
-            header.only.size() == size)
-          return NamedTensor{header.name,
-                             view_of(dtype, header.dims, reinterpret_cast<const std::byte*>(header.only.data()), size,
-                                     source.owner)};
-        // Packed dtypes have a byte a value, complex ones two values an element.
-        size_t slots = is_packed(dtype) ? size : static_cast<size_t>(count);
-        if (is_complex(dtype)) slots *= 2;
-        return NamedTensor{header.name, copied(message, header, dtype, slots)};
-      });
+  return within([&] { return str("tensor \"", header.name, "\""); },
+                [&] {
+                  const DType dtype = dtype_of_number(header.number);
+                  const int64_t count = element_count(header.dims);
+                  if (dtype == DType::string) {
+                    if (header.typed_field != kStringData && count != 0) refuse("a string tensor holds no strings");
+                    return NamedTensor{header.name, string_tensor(message, header, count)};
+                  }
+                  const size_t size = byte_size(dtype, count);
+                  if ((header.has_raw && !header.raw.empty()) + header.external + (header.typed_fields > 0) > 1)
+                    refuse("the tensor has data of more than one kind (raw, typed, external)");
+                  if (header.external) {
+                    if (!source.external) refuse("the tensor's data lies in another file, which is not allowed here");
+                    const ExternalData::Range range = source.external->find(header.entries, size);
+                    return NamedTensor{header.name, view_of(dtype, header.dims, range.bytes, size, range.file)};
+                  }
+                  if (header.typed_fields == 0) {
+                    if (header.raw.size() != size)
+                      refuse(str("a tensor ", name(dtype), " ", header.dims, " needs ", size, " bytes, but has ",
+                                 header.raw.size()));
+                    return NamedTensor{
+                        header.name, view_of(dtype, header.dims, reinterpret_cast<const std::byte*>(header.raw.data()),
+                                             size, source.owner)};
+                  }
+                  if (header.typed_field != data_field(dtype))
+                    refuse(str("the data of a tensor of ", name(dtype), " is stored as another type"));
+                  // Floats are stored as memory has them.
+                  if ((header.typed_field == kFloatData || header.typed_field == kDoubleData) &&
+                      header.typed_fields == 1 && header.only.size() == size)
+                    return NamedTensor{
+                        header.name, view_of(dtype, header.dims, reinterpret_cast<const std::byte*>(header.only.data()),
+                                             size, source.owner)};
+                  // Packed dtypes have a byte a value, complex ones two values an element.
+                  size_t slots = is_packed(dtype) ? size : static_cast<size_t>(count);
+                  if (is_complex(dtype)) slots *= 2;
+                  return NamedTensor{header.name, copied(message, header, dtype, slots)};
+                });
 }
 
 NamedTensor parse_sparse_tensor(std::string_view message, const Source& source) {
@@ -297,10 +296,9 @@ NamedTensor parse_sparse_tensor(std::string_view message, const Source& source) 
         if (!indices && stored == 0) indices = Tensor(DType::i64, {0});
         if (!indices || indices.dtype() != DType::i64) refuse("the indices are not a tensor of int64");
         const bool linear = indices.rank() == 1;
-        if (indices.rank() < 1 || indices.rank() > 2 || indices.dim(0) != stored ||
-            (!linear && indices.dim(1) != rank))
-          refuse(str("the indices have the shape ", indices.shape(), ", which does not suit ", stored,
-                     " values in ", rank, " dimensions"));
+        if (indices.rank() < 1 || indices.rank() > 2 || indices.dim(0) != stored || (!linear && indices.dim(1) != rank))
+          refuse(str("the indices have the shape ", indices.shape(), ", which does not suit ", stored, " values in ",
+                     rank, " dimensions"));
         const int64_t count = element_count(dims);
         const size_t size = byte_size(dtype, count);
         if (size > std::max(kSparseFloor, values.tensor.nbytes() * kSparseGrowth))

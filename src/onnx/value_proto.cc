@@ -1,0 +1,232 @@
+#include "onnx/value_proto.h"
+
+#include "onnx/tensor_proto.h"
+#include "onnx/wire.h"
+
+namespace transmuter::onnx {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+// SequenceProto.DataType and OptionalProto.DataType.
+enum class ElementKind : int32_t { undefined, tensor, sparse_tensor, sequence, map, optional };
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_input, sentence); }
+
+Value parse_sequence(std::string_view message, const Source& source, int depth);
+Value parse_optional(std::string_view message, const Source& source, int depth);
+
+// All entries of one kind, at most: the wire keeps order within a kind only.
+void check_kind(ElementKind declared, ElementKind held) {
+  if (declared != ElementKind::undefined && held != ElementKind::undefined && declared != held)
+    refuse(str("a value says that its elements are of kind ", static_cast<int>(declared), ", but holds kind ",
+               static_cast<int>(held)));
+}
+
+Value parse_map(std::string_view message, const Source& source, int depth) {
+  if (depth > kMaxDepth) refuse(str("a value is nested deeper than ", kMaxDepth, " levels"));
+  int32_t key_type = 0;
+  std::vector<int64_t> keys;
+  std::vector<std::string> string_keys;
+  Value values;
+  Fields fields(message);
+  while (fields.next()) {
+    switch (fields.field()) {
+      case 2:
+        key_type = fields.int32();
+        break;
+      case 3:
+        fields.each_int64([&](int64_t key) { keys.push_back(key); });
+        break;
+      case 4:
+        string_keys.push_back(fields.text());
+        break;
+      case 5:
+        values = parse_sequence(fields.bytes(), source, depth + 1);
+        break;
+      default:
+        fields.skip();
+    }
+  }
+  const bool by_string = dtype_of_number(key_type) == DType::string;
+  if (by_string ? !keys.empty() : !string_keys.empty()) refuse("a map has keys of two types");
+  const int64_t count = static_cast<int64_t>(by_string ? string_keys.size() : keys.size());
+  if (static_cast<int64_t>(values.items.size()) != count)
+    refuse(str("a map has ", count, " keys and ", values.items.size(), " values"));
+  Value map;
+  map.kind = Value::Kind::map;
+  map.keys = by_string ? Tensor::of_strings(std::move(string_keys), {count}) : Tensor(keys, {count});
+  if (count == 0) return map;
+  // The values stand beside the keys in one tensor: each must be one element.
+  const DType dtype = values.items[0].tensor.dtype();
+  std::vector<std::string> strings;
+  std::string bytes;
+  for (const Value& item : values.items) {
+    if (!item.is_tensor() || item.tensor.size() != 1 || item.tensor.dtype() != dtype || is_packed(dtype))
+      throw Error(ErrorCode::unsupported, "maps are supported with scalars of one type as values only");
+    if (dtype == DType::string)
+      strings.push_back(item.tensor.strings()[0]);
+    else
+      bytes.append(reinterpret_cast<const char*>(item.tensor.bytes()), item.tensor.nbytes());
+  }
+  if (dtype == DType::string) {
+    map.tensor = Tensor::of_strings(std::move(strings), {count});
+  } else {
+    map.tensor = Tensor(dtype, {count});
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(map.tensor.mutable_bytes()));
+  }
+  return map;
+}
+
+Value parse_sequence(std::string_view message, const Source& source, int depth) {
+  if (depth > kMaxDepth) refuse(str("a value is nested deeper than ", kMaxDepth, " levels"));
+  ElementKind declared = ElementKind::undefined;
+  ElementKind held = ElementKind::undefined;
+  Value sequence = Value::sequence({});
+  const auto add = [&](ElementKind kind, Value value) {
+    check_kind(held, kind);
+    held = kind;
+    sequence.items.push_back(std::move(value));
+  };
+  Fields fields(message);
+  while (fields.next()) {
+    switch (fields.field()) {
+      case 2:
+        declared = static_cast<ElementKind>(fields.int32());
+        break;
+      case 3:
+        add(ElementKind::tensor, parse_tensor(fields.bytes(), source).tensor);
+        break;
+      case 4:
+        add(ElementKind::sparse_tensor, parse_sparse_tensor(fields.bytes(), source).tensor);
+        break;
+      case 5:
+        add(ElementKind::sequence, parse_sequence(fields.bytes(), source, depth + 1));
+        break;
+      case 6:
+        add(ElementKind::map, parse_map(fields.bytes(), source, depth + 1));
+        break;
+      case 7:
+        add(ElementKind::optional, parse_optional(fields.bytes(), source, depth + 1));
+        break;
+      default:
+        fields.skip();
+    }
+  }
+  check_kind(declared, held);
+  if (!sequence.items.empty() && sequence.items[0].is_tensor()) sequence.element = sequence.items[0].tensor.dtype();
+  return sequence;
+}
+
+Value parse_optional(std::string_view message, const Source& source, int depth) {
+  if (depth > kMaxDepth) refuse(str("a value is nested deeper than ", kMaxDepth, " levels"));
+  ElementKind declared = ElementKind::undefined;
+  ElementKind held = ElementKind::undefined;
+  Value optional = Value::optional({});
+  const auto set = [&](ElementKind kind, Value value) {
+    if (held != ElementKind::undefined) refuse("an optional holds two values");
+    held = kind;
+    optional.items.push_back(std::move(value));
+  };
+  Fields fields(message);
+  while (fields.next()) {
+    switch (fields.field()) {
+      case 2:
+        declared = static_cast<ElementKind>(fields.int32());
+        break;
+      case 3:
+        set(ElementKind::tensor, parse_tensor(fields.bytes(), source).tensor);
+        break;
+      case 4:
+        set(ElementKind::sparse_tensor, parse_sparse_tensor(fields.bytes(), source).tensor);
+        break;
+      case 5:
+        set(ElementKind::sequence, parse_sequence(fields.bytes(), source, depth + 1));
+        break;
+      case 6:
+        set(ElementKind::map, parse_map(fields.bytes(), source, depth + 1));
+        break;
+      case 7:
+        set(ElementKind::optional, parse_optional(fields.bytes(), source, depth + 1));
+        break;
+      default:
+        fields.skip();
+    }
+  }
+  check_kind(declared, held);
+  if (!optional.items.empty() && optional.items[0].is_tensor()) optional.element = optional.items[0].tensor.dtype();
+  return optional;
+}
+
+// The element dtype of an empty container comes from its declaration.
+void take_element(const ValueInfo& declared, Value& value) {
+  const ValueInfo* info = &declared;
+  while (info->element && info->kind != ValueInfo::Kind::tensor) info = info->element.get();
+  if (value.element == DType::invalid && info->kind == ValueInfo::Kind::tensor) value.element = info->dtype;
+}
+
+Value parse_from(std::string_view bytes, const ValueInfo& declared, const Source& source) {
+  switch (declared.kind) {
+    case ValueInfo::Kind::tensor:
+      return parse_tensor(bytes, source).tensor;
+    case ValueInfo::Kind::sequence:
+    case ValueInfo::Kind::optional: {
+      Value value = declared.kind == ValueInfo::Kind::sequence ? parse_sequence(bytes, source, 0)
+                                                               : parse_optional(bytes, source, 0);
+      take_element(declared, value);
+      return value;
+    }
+    case ValueInfo::Kind::map:
+      return parse_map(bytes, source, 0);
+    default:
+      refuse(str("the value \"", declared.name, "\" has no declared type, so its file cannot be read"));
+  }
+}
+
+}  // namespace
+
+std::string read_value_name(const std::string& path) {
+  return within([&] { return str("file ", path); },
+                [&] {
+                  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
+                  // TensorProto has its name in field 8, the containers in field 1, which holds numbers in TensorProto.
+                  std::string first;
+                  Fields fields(file->view());
+                  while (fields.next()) {
+                    if (fields.field() == 8 && fields.is_bytes()) return fields.text();
+                    if (fields.field() == 1 && fields.is_bytes())
+                      first = fields.text();
+                    else
+                      fields.skip();
+                  }
+                  return first;
+                });
+}
+
+Value read_value_file(const std::string& path, const ValueInfo& declared) {
+  return within([&] { return str("file ", path); },
+                [&] {
+                  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
+                  return parse_from(file->view(), declared, {file, nullptr});
+                });
+}
+
+Value parse_value(std::string_view bytes, const ValueInfo& declared) {
+  const auto copy = std::make_shared<const std::string>(bytes);
+  return within([] { return std::string("a value in memory"); },
+                [&] {
+                  return parse_from(*copy, declared, {copy, nullptr});
+                });
+}
+
+Tensor read_tensor_file(const std::string& path) {
+  ValueInfo declared;
+  declared.kind = ValueInfo::Kind::tensor;
+  return read_value_file(path, declared).tensor;
+}
+
+void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name) {
+  write_file(path, serialize_tensor(tensor, name));
+}
+
+}  // namespace transmuter::onnx
