@@ -73,7 +73,7 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   const fs::path path = fs::canonical(folder / location, error);
   if (error)
     throw Error(ErrorCode::not_found, str("the external data file '", location, "' is not in ", folder.string()));
-  if (!lies_in(path, folder) && !lies_in(path, hub_blobs(folder)))
+  if (path != folder && !lies_in(path, folder) && !lies_in(path, hub_blobs(folder)))
     throw Error(ErrorCode::invalid_model,
                 str("the external data location '", location, "' is a link out of the model's folder"));
   // canonical() left no link in the path: one that appears now was put there in between.

@@ -99,14 +99,18 @@ class Inliner {
                  for (const auto& inner : attribute.graphs) expand(*inner, opsets);
                }
                if (const FunctionProto* function = find(node)) return call(node, *function, opsets, out);
-               const auto version = opsets.find(node.node.domain);
-               if (version == opsets.end())
-                 refuse(str("the operator set \"", node.node.domain.empty() ? "ai.onnx" : node.node.domain,
-                            "\" is used, but not imported"));
-               node.node.version = version->second;
+               node.node.version = version_of(node.node.domain, opsets);
              }
              out.push_back(std::move(node));
            });
+  }
+
+  static int64_t version_of(const std::string& domain, const Opsets& opsets) {
+    const auto found = opsets.find(domain);
+    if (found != opsets.end()) return found->second;
+    // ONNX Runtime's own optimizer adds such nodes without the import.
+    if (domain == "com.microsoft") return 1;
+    refuse(str("the operator set \"", domain.empty() ? "ai.onnx" : domain, "\" is used, but not imported"));
   }
 
   void call(const NodeProto& caller, const FunctionProto& function, const Opsets& opsets, std::vector<NodeProto>& out) {

@@ -85,7 +85,9 @@ struct Node {
 struct Graph {
   std::string name;
   std::vector<Node> nodes;
-  std::vector<ValueInfo> inputs;  // of the top graph without initializers, unless these can be overridden (IR >= 4)
+  // As the file lists them. One that `initializers` has too may be left out: the initializer is its default. Before IR
+  // version 4 every initializer is listed.
+  std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::unordered_map<std::string, ValueInfo> value_infos;
   std::unordered_map<std::string, Tensor> initializers;  // dense; sparse ones arrive dense
