@@ -1,0 +1,131 @@
+#include "ir/evaluate.h"
+
+#include <optional>
+#include <unordered_map>
+
+#include "ir/builder.h"
+#include "tensor/packed.h"
+
+namespace transmuter::ir {
+
+namespace {
+
+using BodyCache = std::unordered_map<const Op*, ProgramPtr>;
+
+// The bodies of composites, kept while the outermost evaluation of this thread runs: regions come round many times.
+thread_local BodyCache* current_bodies = nullptr;
+
+class BodyScope {
+ public:
+  BodyScope() : outermost_(current_bodies == nullptr) {
+    if (outermost_) current_bodies = &bodies_;
+  }
+  ~BodyScope() {
+    if (outermost_) current_bodies = nullptr;
+  }
+  BodyScope(const BodyScope&) = delete;
+  BodyScope& operator=(const BodyScope&) = delete;
+
+ private:
+  BodyCache bodies_;
+  bool outermost_;
+};
+
+ProgramPtr body_of(const Program& program, const Op& op) {
+  ProgramPtr& body = (*current_bodies)[&op];
+  if (body) return body;
+  std::optional<ShapeScope::Enter> enter;
+  if (program.scope()) enter.emplace(program.scope());
+  Builder build(program.scope());
+  std::vector<Value> operands;
+  for (Value operand : op.operands) operands.push_back(build.input(program.type(operand), ""));
+  std::vector<Value> results = op.primitive->decompose(build, operands, op.attributes.get());
+  body = std::make_shared<const Program>(build.finish(std::move(results)));
+  return body;
+}
+
+std::vector<Tensor> pack_results(const Program& program, const Op& op, std::vector<Tensor> results) {
+  if (results.size() != op.results.size()) throw Error(ErrorCode::internal, str(op.primitive->name, " gave no result"));
+  for (size_t i = 0; i < results.size(); ++i) {
+    DType dtype = program.type(op.results[i]).dtype;
+    if (is_packed(dtype)) results[i] = pack(results[i], dtype);
+    if (results[i].dtype() != dtype)
+      throw Error(ErrorCode::internal,
+                  str(op.primitive->name, " gave ", describe(results[i]), " in place of ", name(dtype)));
+  }
+  return results;
+}
+
+std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
+                                Bindings* bindings) {
+  if (!op.primitive->evaluate) {
+    if (!op.primitive->decompose)
+      throw Error(ErrorCode::internal, str(op.primitive->name, " has neither an evaluation nor a decomposition"));
+    return evaluate(*body_of(program, op), operands, bindings);
+  }
+  for (Tensor& operand : operands) operand = unpack(operand.aligned());
+  EvaluateContext context{program, op, operands, bindings, {}};
+  op.primitive->evaluate(context);
+  return pack_results(program, op, std::move(context.results));
+}
+
+// Per value the index of the op after which it isn't needed.
+std::vector<size_t> last_uses(const Program& program) {
+  std::vector<size_t> last(static_cast<size_t>(program.value_count()), 0);
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    for (Value value : program.ops()[i].operands) last[static_cast<size_t>(value.id)] = i;
+    for (Value value : program.ops()[i].results) last[static_cast<size_t>(value.id)] = i;
+  }
+  for (Value value : program.results()) last[static_cast<size_t>(value.id)] = program.ops().size();
+  return last;
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inputs, Bindings* bindings) {
+  BodyScope bodies;
+  std::vector<Tensor> values(static_cast<size_t>(program.value_count()));
+  size_t next = 0;
+  for (const Parameter& parameter : program.parameters()) {
+    Tensor& value = values[static_cast<size_t>(parameter.value.id)];
+    if (parameter.kind == Parameter::Kind::weight) {
+      value = parameter.weight;
+      continue;
+    }
+    if (next == inputs.size()) throw Error(ErrorCode::invalid_input, str("input \"", parameter.name, "\" is missing"));
+    value = inputs[next++];
+    const Type& type = program.type(parameter.value);
+    if (value.dtype() != type.dtype || value.rank() != type.rank())
+      throw Error(ErrorCode::invalid_input, str("input \"", parameter.name, "\" is ", describe(value), ", expected ",
+                                                to_string(type)));
+  }
+  if (next != inputs.size()) throw Error(ErrorCode::invalid_input, str("takes ", next, " inputs, got ", inputs.size()));
+
+  const std::vector<size_t> last = last_uses(program);
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const Op& op = program.ops()[i];
+    std::vector<Tensor> operands;
+    for (Value operand : op.operands) operands.push_back(values[static_cast<size_t>(operand.id)]);
+    std::vector<Tensor> results;
+    try {
+      results = evaluate_op(program, op, std::move(operands), bindings);
+    } catch (Error& error) {
+      if (op.location >= 0) error.in(program.locations()[static_cast<size_t>(op.location)]);
+      throw;
+    }
+    for (size_t r = 0; r < results.size(); ++r) values[static_cast<size_t>(op.results[r].id)] = std::move(results[r]);
+    for (Value value : op.operands)
+      if (last[static_cast<size_t>(value.id)] == i) values[static_cast<size_t>(value.id)] = {};
+    for (Value value : op.results)
+      if (last[static_cast<size_t>(value.id)] == i) values[static_cast<size_t>(value.id)] = {};
+  }
+  std::vector<Tensor> results;
+  for (Value value : program.results()) results.push_back(values[static_cast<size_t>(value.id)]);
+  return results;
+}
+
+std::vector<Tensor> EvaluateContext::run_region(size_t region, std::span<const Tensor> region_operands) const {
+  return evaluate(*op.regions[region], region_operands, bindings);
+}
+
+}  // namespace transmuter::ir
