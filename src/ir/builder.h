@@ -25,7 +25,7 @@ class Builder {
   const Dims& shape(Value value) const { return type(value).shape; }
   DType dtype(Value value) const { return type(value).dtype; }
   int64_t rank(Value value) const { return type(value).rank(); }
-  // The op that defined a value (null for parameters); attributes of constants are read this way.
+  // The op that defined a value (null for parameters); valid until the next op is added.
   const Op* definition(Value value) const;
   // The value of a `constant` op, or null.
   const Tensor* constant_value(Value value) const;

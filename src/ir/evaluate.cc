@@ -96,8 +96,8 @@ std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inp
     value = inputs[next++];
     const Type& type = program.type(parameter.value);
     if (value.dtype() != type.dtype || value.rank() != type.rank())
-      throw Error(ErrorCode::invalid_input, str("input \"", parameter.name, "\" is ", describe(value), ", expected ",
-                                                to_string(type)));
+      throw Error(ErrorCode::invalid_input,
+                  str("input \"", parameter.name, "\" is ", describe(value), ", expected ", to_string(type)));
   }
   if (next != inputs.size()) throw Error(ErrorCode::invalid_input, str("takes ", next, " inputs, got ", inputs.size()));
 

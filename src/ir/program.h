@@ -2,6 +2,7 @@
 // Immutable once built (Builder::finish); passes return a new one.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -88,7 +89,7 @@ class Program {
   std::shared_ptr<ShapeScope> scope_;  // null: all extents are constants
   std::vector<Parameter> parameters_;
   std::vector<Op> ops_;
-  std::vector<Type> types_;
+  std::deque<Type> types_;  // a deque: references to types and shapes stay valid while a builder adds ops
   std::vector<Value> results_;
   std::vector<std::string> result_names_;
   std::vector<std::string> locations_;

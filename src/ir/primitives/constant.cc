@@ -81,8 +81,7 @@ constinit const Primitive constant = {
     .name = "constant", .infer = infer_constant, .evaluate = evaluate_constant, .print = print_constant};
 constinit const Primitive dim_value = {
     .name = "dim_value", .infer = infer_dim_value, .evaluate = evaluate_dim_value, .print = print_dim_value};
-constinit const Primitive iota = {
-    .name = "iota", .infer = infer_iota, .evaluate = evaluate_iota, .print = print_iota};
+constinit const Primitive iota = {.name = "iota", .infer = infer_iota, .evaluate = evaluate_iota, .print = print_iota};
 
 }  // namespace prim
 

@@ -47,11 +47,8 @@ void evaluate_bitcast(EvaluateContext& c) {
 
 namespace prim {
 
-constinit const Primitive convert = {.name = "convert",
-                                     .infer = infer_convert,
-                                     .evaluate = evaluate_convert,
-                                     .vjp = vjp::convert,
-                                     .elementwise = true};
+constinit const Primitive convert = {
+    .name = "convert", .infer = infer_convert, .evaluate = evaluate_convert, .vjp = vjp::convert, .elementwise = true};
 constinit const Primitive bitcast_convert = {
     .name = "bitcast_convert", .infer = infer_bitcast, .evaluate = evaluate_bitcast, .elementwise = true};
 

@@ -56,9 +56,7 @@ constexpr bool is_int = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 DType plain_result(DType dtype) { return dtype; }
 DType bool_result(DType) { return DType::boolean; }
-DType real_part(DType dtype) {
-  return dtype == DType::c64 ? DType::f32 : dtype == DType::c128 ? DType::f64 : dtype;
-}
+DType real_part(DType dtype) { return dtype == DType::c64 ? DType::f32 : dtype == DType::c128 ? DType::f64 : dtype; }
 DType complex_of(DType dtype) { return dtype == DType::f64 ? DType::c128 : DType::c64; }
 
 template <class F, DType (*result)(DType)>
@@ -441,19 +439,14 @@ constinit const Primitive shift_left = binary<ShiftLeft>("shift_left", nullptr);
 constinit const Primitive shift_right_logical = binary<ShiftRightLogical>("shift_right_logical", nullptr);
 constinit const Primitive shift_right_arithmetic = binary<ShiftRightArithmetic>("shift_right_arithmetic", nullptr);
 constinit const Primitive atan2 = binary<Atan2>("atan2", vjp::atan2);
-constinit const Primitive complex = {.name = "complex",
-                                     .infer = infer_complex,
-                                     .evaluate = evaluate_complex,
-                                     .vjp = vjp::complex,
-                                     .elementwise = true};
+constinit const Primitive complex = {
+    .name = "complex", .infer = infer_complex, .evaluate = evaluate_complex, .vjp = vjp::complex, .elementwise = true};
 
 }  // namespace prim
 
 // StableHLO has no abs and sign of unsigned integers.
 Value Builder::abs(Value x) { return is_unsigned_integer(dtype(x)) ? x : emit1(prim::abs, {x}); }
-Value Builder::sign(Value x) {
-  return is_unsigned_integer(dtype(x)) ? minimum(x, like(x, 1)) : emit1(prim::sign, {x});
-}
+Value Builder::sign(Value x) { return is_unsigned_integer(dtype(x)) ? minimum(x, like(x, 1)) : emit1(prim::sign, {x}); }
 Value Builder::negate(Value x) { return emit1(prim::negate, {x}); }
 Value Builder::exponential(Value x) { return emit1(prim::exponential, {x}); }
 Value Builder::exponential_minus_one(Value x) { return emit1(prim::exponential_minus_one, {x}); }

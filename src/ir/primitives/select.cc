@@ -124,16 +124,10 @@ constinit const Primitive compare = {.name = "compare",
                                      .evaluate = evaluate_compare,
                                      .print = print_compare,
                                      .elementwise = true};
-constinit const Primitive select = {.name = "select",
-                                    .infer = infer_select,
-                                    .evaluate = evaluate_select,
-                                    .vjp = vjp::select,
-                                    .elementwise = true};
-constinit const Primitive clamp = {.name = "clamp",
-                                   .infer = infer_clamp,
-                                   .evaluate = evaluate_clamp,
-                                   .vjp = vjp::clamp,
-                                   .elementwise = true};
+constinit const Primitive select = {
+    .name = "select", .infer = infer_select, .evaluate = evaluate_select, .vjp = vjp::select, .elementwise = true};
+constinit const Primitive clamp = {
+    .name = "clamp", .infer = infer_clamp, .evaluate = evaluate_clamp, .vjp = vjp::clamp, .elementwise = true};
 
 }  // namespace prim
 

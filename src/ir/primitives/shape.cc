@@ -164,8 +164,9 @@ void evaluate_slice(EvaluateContext& c) {
 PrintedOp print_slice(const PrintContext& c) {
   const auto& a = c.op.as<SliceAttributes>();
   PrintedOp out;
-  out.attributes = str("limit_indices = ", array_text(c.values(a.limit)), ", start_indices = ",
-                       array_text(c.values(a.start)), ", strides = ", array_text(c.values(a.stride)));
+  out.attributes =
+      str("limit_indices = ", array_text(c.values(a.limit)), ", start_indices = ", array_text(c.values(a.start)),
+          ", strides = ", array_text(c.values(a.stride)));
   return out;
 }
 
@@ -279,8 +280,11 @@ constinit const Primitive slice = {
     .name = "slice", .infer = infer_slice, .evaluate = evaluate_slice, .vjp = vjp::slice, .print = print_slice};
 constinit const Primitive pad = {
     .name = "pad", .infer = infer_pad, .evaluate = evaluate_pad, .vjp = vjp::pad, .print = print_pad};
-constinit const Primitive reverse = {
-    .name = "reverse", .infer = infer_reverse, .evaluate = evaluate_reverse, .vjp = vjp::reverse, .print = print_reverse};
+constinit const Primitive reverse = {.name = "reverse",
+                                     .infer = infer_reverse,
+                                     .evaluate = evaluate_reverse,
+                                     .vjp = vjp::reverse,
+                                     .print = print_reverse};
 
 }  // namespace prim
 
