@@ -1,0 +1,42 @@
+#include "ir/passes/copier.h"
+
+namespace transmuter::ir {
+
+Copier::Copier(const Program& from) : from_(from), build_(from.scope()), map_(static_cast<size_t>(from.value_count())) {
+  if (from.scope()) enter_.emplace(from.scope());
+  for (const Parameter& parameter : from.parameters()) {
+    Value value = parameter.kind == Parameter::Kind::weight
+                      ? build_.weight(parameter.weight, parameter.name, parameter.trainable)
+                      : build_.input(from.type(parameter.value), parameter.name);
+    set(parameter.value, value);
+  }
+}
+
+std::vector<Value> Copier::mapped(const std::vector<Value>& old) const {
+  std::vector<Value> now;
+  now.reserve(old.size());
+  for (Value value : old) now.push_back((*this)[value]);
+  return now;
+}
+
+void Copier::locate(const Op& op) {
+  build_.set_location(op.location < 0 ? std::string() : from_.locations()[static_cast<size_t>(op.location)]);
+}
+
+void Copier::copy(const Op& op) {
+  std::vector<Type> types;
+  for (Value result : op.results) types.push_back(from_.type(result));
+  locate(op);
+  std::vector<Value> results = build_.emit_copy(op, mapped(op.operands), types);
+  for (size_t i = 0; i < results.size(); ++i) set(op.results[i], results[i]);
+}
+
+void Copier::copy(const Op& op, std::vector<ProgramPtr> regions) {
+  Op changed = op;
+  changed.regions = std::move(regions);
+  copy(changed);
+}
+
+Program Copier::finish() { return build_.finish(mapped(from_.results()), from_.result_names()); }
+
+}  // namespace transmuter::ir

@@ -1,0 +1,38 @@
+// What passes are written with: copies a program into a new one, op by op, while the pass replaces some of them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace transmuter::ir {
+
+class Copier {
+ public:
+  // Makes the program's scope current while it lives, and copies the parameters.
+  explicit Copier(const Program& from);
+
+  Builder& build() { return build_; }
+  const Program& from() const { return from_; }
+  // The new value of an old one.
+  Value operator[](Value old) const { return map_[static_cast<size_t>(old.id)]; }
+  void set(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
+  std::vector<Value> mapped(const std::vector<Value>& old) const;
+  // Later ops of the builder come from where `op` came from.
+  void locate(const Op& op);
+  // Copies an op as it is, or with other regions.
+  void copy(const Op& op);
+  void copy(const Op& op, std::vector<ProgramPtr> regions);
+  Program finish();
+
+ private:
+  const Program& from_;
+  std::optional<ShapeScope::Enter> enter_;
+  Builder build_;
+  std::vector<Value> map_;
+};
+
+}  // namespace transmuter::ir
