@@ -69,8 +69,9 @@ std::vector<Value> Builder::emit(const Primitive& primitive, std::vector<Value> 
   return program_.ops_.back().results;
 }
 
-std::vector<Value> Builder::emit_copy(const Op& op, std::vector<Value> operands,
-                                      const std::vector<Type>& result_types) {
+std::vector<Value> Builder::emit_copy(const Op& op, std::vector<Value> operands, const std::vector<Type>& result_types,
+                                      const std::string& location) {
+  set_location(location);
   Op copy{op.primitive, std::move(operands), op.attributes, {}, op.regions, location_};
   for (const Type& result : result_types) {
     copy.results.push_back({program_.value_count()});

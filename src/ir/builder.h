@@ -40,7 +40,8 @@ class Builder {
     return emit(primitive, std::move(operands), std::move(attributes))[0];
   }
   // Emits with result types that are known to be right (copies by passes): no inference.
-  std::vector<Value> emit_copy(const Op& op, std::vector<Value> operands, const std::vector<Type>& result_types);
+  std::vector<Value> emit_copy(const Op& op, std::vector<Value> operands, const std::vector<Type>& result_types,
+                               const std::string& location);
 
   // constants and shapes
   Value constant(Tensor value);

@@ -19,15 +19,14 @@ std::vector<Value> Copier::mapped(const std::vector<Value>& old) const {
   return now;
 }
 
-void Copier::locate(const Op& op) {
-  build_.set_location(op.location < 0 ? std::string() : from_.locations()[static_cast<size_t>(op.location)]);
+std::string Copier::location(const Op& op) const {
+  return op.location < 0 ? std::string() : from_.locations()[static_cast<size_t>(op.location)];
 }
 
 void Copier::copy(const Op& op) {
   std::vector<Type> types;
   for (Value result : op.results) types.push_back(from_.type(result));
-  locate(op);
-  std::vector<Value> results = build_.emit_copy(op, mapped(op.operands), types);
+  std::vector<Value> results = build_.emit_copy(op, mapped(op.operands), types, location(op));
   for (size_t i = 0; i < results.size(); ++i) set(op.results[i], results[i]);
 }
 

@@ -22,13 +22,15 @@ class Copier {
   void set(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
   std::vector<Value> mapped(const std::vector<Value>& old) const;
   // Later ops of the builder come from where `op` came from.
-  void locate(const Op& op);
+  void locate(const Op& op) { build_.set_location(location(op)); }
   // Copies an op as it is, or with other regions.
   void copy(const Op& op);
   void copy(const Op& op, std::vector<ProgramPtr> regions);
   Program finish();
 
  private:
+  std::string location(const Op& op) const;
+
   const Program& from_;
   std::optional<ShapeScope::Enter> enter_;
   Builder build_;
