@@ -5,8 +5,7 @@
 #include <queue>
 #include <unordered_set>
 
-#include "base/strings.h"
-#include "transmuter/error.h"
+#include "onnx/wire.h"
 
 namespace transmuter::onnx {
 namespace {
@@ -14,16 +13,6 @@ namespace {
 constexpr size_t kNoNode = SIZE_MAX;
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_model, sentence); }
-
-template <class Where, class Body>
-void within(Where where, Body body) {
-  try {
-    body();
-  } catch (Error& error) {
-    error.in(where());
-    throw;
-  }
-}
 
 class Builder {
  public:

@@ -5,30 +5,19 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/strings.h"
-#include "transmuter/error.h"
+#include "onnx/wire.h"
 
 namespace transmuter::onnx {
 namespace {
 
 // What all inlined nodes may take in memory, roughly. Calls of calls multiply: a small file can ask for 2^25 nodes.
-constexpr size_t kMaxInlinedBytes = size_t{512} << 20;
+constexpr size_t kMaxInlinedBytes = size_t{256} << 20;
 constexpr size_t kMaxCallDepth = 100;
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_model, sentence); }
 
 std::string describe(const FunctionProto& function) {
   return str("function \"", function.domain, function.domain.empty() ? "" : ".", function.name, "\"");
-}
-
-template <class Where, class Body>
-void within(Where where, Body body) {
-  try {
-    body();
-  } catch (Error& error) {
-    error.in(where());
-    throw;
-  }
 }
 
 using Names = std::unordered_map<std::string, std::string>;  // in the function -> in the model

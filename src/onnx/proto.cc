@@ -14,20 +14,6 @@ constexpr int kMaxTypeDepth = 64;
 
 std::string normalised(std::string domain) { return domain == "ai.onnx" ? std::string() : std::move(domain); }
 
-std::pair<std::string, std::string> parse_entry(std::string_view message) {
-  std::pair<std::string, std::string> entry;
-  Fields fields(message);
-  while (fields.next()) {
-    if (fields.field() == 1)
-      entry.first = fields.text();
-    else if (fields.field() == 2)
-      entry.second = fields.text();
-    else
-      fields.skip();
-  }
-  return entry;
-}
-
 void parse_opset(std::string_view message, Opsets& opsets) {
   std::string domain;
   int64_t version = 0;

@@ -67,20 +67,6 @@ struct Header {
   size_t typed_fields = 0;   // how many fields hold it
 };
 
-std::pair<std::string, std::string> parse_entry(std::string_view message) {
-  std::pair<std::string, std::string> entry;
-  Fields fields(message);
-  while (fields.next()) {
-    if (fields.field() == 1)
-      entry.first = fields.text();
-    else if (fields.field() == 2)
-      entry.second = fields.text();
-    else
-      fields.skip();
-  }
-  return entry;
-}
-
 Header parse_header(std::string_view message) {
   Header header;
   Fields fields(message);

@@ -5,6 +5,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -67,6 +68,21 @@ class Fields {
 
   protozero::pbf_reader reader_;
 };
+
+// StringStringEntryProto: key, value.
+inline std::pair<std::string, std::string> parse_entry(std::string_view message) {
+  std::pair<std::string, std::string> entry;
+  Fields fields(message);
+  while (fields.next()) {
+    if (fields.field() == 1)
+      entry.first = fields.text();
+    else if (fields.field() == 2)
+      entry.second = fields.text();
+    else
+      fields.skip();
+  }
+  return entry;
+}
 
 // Runs `body`; an Error that leaves it gets the link where() in its chain. Broken protobuf becomes an Error here.
 template <class Where, class Body>
