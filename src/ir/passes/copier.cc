@@ -2,9 +2,11 @@
 
 namespace transmuter::ir {
 
-Copier::Copier(const Program& from) : from_(from), build_(from.scope()), map_(static_cast<size_t>(from.value_count())) {
+Copier::Copier(const Program& from, const std::function<bool(const Parameter&)>& keep)
+    : from_(from), build_(from.scope()), map_(static_cast<size_t>(from.value_count())) {
   if (from.scope()) enter_.emplace(from.scope());
   for (const Parameter& parameter : from.parameters()) {
+    if (keep && !keep(parameter)) continue;
     Value value = parameter.kind == Parameter::Kind::weight
                       ? build_.weight(parameter.weight, parameter.name, parameter.trainable)
                       : build_.input(from.type(parameter.value), parameter.name);

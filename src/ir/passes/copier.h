@@ -1,6 +1,7 @@
 // What passes are written with: copies a program into a new one, op by op, while the pass replaces some of them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,8 +13,8 @@ namespace transmuter::ir {
 
 class Copier {
  public:
-  // Makes the program's scope current while it lives, and copies the parameters.
-  explicit Copier(const Program& from);
+  // Makes the program's scope current while it lives, and copies the parameters (those that `keep` accepts).
+  explicit Copier(const Program& from, const std::function<bool(const Parameter&)>& keep = {});
 
   Builder& build() { return build_; }
   const Program& from() const { return from_; }
