@@ -1,4 +1,5 @@
-# find_package(Transmuter) for other projects: the library, its public headers, the tokenizers' archive and the program.
+# find_package(Transmuter) for other projects: the library, its public headers, the tokenizers' archive; cli/ adds
+# the program.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -8,10 +9,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/transmuter DESTINATION ${CMAKE_I
 if(TRANSMUTER_TEXT)
   install(FILES ${rust_text_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-if(TARGET transmuter_cli)
-  install(TARGETS transmuter_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Transmuter)
 install(EXPORT TransmuterTargets NAMESPACE Transmuter:: DESTINATION ${package_dir})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TransmuterConfig.cmake.in

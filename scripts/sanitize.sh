@@ -19,7 +19,7 @@ if [ -x "$program" ] && "$program" test --help >/dev/null 2>&1; then
     [ -d "$build/cases/$suite" ] || continue
     log=$build/test-logs/$suite-asan.txt
     mkdir -p "$build/test-logs"
-    "$program" test --backend cpu --exceptions tests/exceptions.txt "$build/cases/$suite" >"$log" 2>&1 || true
+    "$program" test --jobs "$(nproc)" --threads 1 --backend cpu --exceptions tests/exceptions.txt "$build/cases/$suite" >"$log" 2>&1 || true
     # The answers were judged by scripts/test.sh; here only what a sanitizer says, or a crash, counts.
     if grep -qE 'runtime error:|ERROR: (Address|Leak)Sanitizer' "$log" || ! grep -qE '^[0-9]+ passed, [0-9]+ failed' "$log"; then
       grep -nE -A 12 'runtime error:|ERROR: (Address|Leak)Sanitizer' "$log" | head -n 60 || tail -n 20 "$log"

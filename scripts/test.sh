@@ -44,7 +44,7 @@ conformance() {
   [ -d "$cases/$suite" ] || return 0
   log=$build/test-logs/${name//[^a-z0-9_]/-}.txt
   mkdir -p "$build/test-logs"
-  "$program" test --exceptions tests/exceptions.txt "$@" "$cases/$suite" >"$log" 2>&1 || status=$?
+  "$program" test --jobs "$(nproc)" --threads 1 --exceptions tests/exceptions.txt "$@" "$cases/$suite" >"$log" 2>&1 || status=$?
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1 || true)
   local passed failed skipped
   read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
