@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "transmuter/error.h"
+
 namespace transmuter {
 
 class ShapeScope;
@@ -115,6 +117,15 @@ bool provably_le(Dim a, Dim b);
 inline bool provably_lt(Dim a, Dim b) { return provably_le(a + 1, b); }
 inline bool provably_ge(Dim a, Dim b) { return provably_le(b, a); }
 std::optional<bool> settled(Dim truth);  // a truth value that intervals and unification decide; no guard
+
+// decide*() and specialize() throw it where the answer hangs on a count that only the run knows: a guard on it could
+// not be checked before the run. Legality (require*) becomes an assertion instead, checked once the count is bound.
+class DataDependentDecision : public Error {
+ public:
+  using Error::Error;
+};
+bool depends_on_data(Dim a);
+
 bool decide(Dim truth, const char* what);
 bool decide_eq(Dim a, Dim b, const char* what);
 bool decide_lt(Dim a, Dim b, const char* what);
@@ -205,7 +216,7 @@ class ShapeScope {
   // Drops guards on inputs for which `used(input)` is false: what no emitted step reads decides nothing.
   void drop_guards_of_unused_inputs(const std::vector<bool>& used);
 
-  // Symbols that an expression (or a fact) reads, as indices into symbols().
+  // Symbols that an expression (or a fact) reads, ascending, as indices into symbols().
   std::vector<int32_t> symbols_of(ExprId expr) const;
 
   struct Impl;
@@ -218,17 +229,20 @@ class ShapeScope {
   std::unique_ptr<Impl> impl_;
 };
 
-// Symbol values of one run. evaluate() computes what it needs once and keeps it.
+// Symbol values of one run. evaluate() computes what it needs once and keeps it. Several threads may each use their own
+// while the scope is frozen (no Dim arithmetic, decisions or proofs in it).
 class Bindings {
  public:
   explicit Bindings(std::shared_ptr<const ShapeScope> scope);
+  void reset();  // no symbol is set; keeps the memory for another run
   void set(int32_t symbol, int64_t value);  // throws Error if set to another value before
   bool has(int32_t symbol) const;
   int64_t evaluate(Dim a);  // constants at once; Error if a symbol is unset, on overflow or x / 0
   double evaluate(Real a);
   std::vector<int64_t> evaluate(const Dims& dims);
   int64_t evaluate_expr(ExprId expr);
-  // Guards hold? Well under a microsecond for a usual trace. explain() names the first that fails.
+  // Guards hold? Well under a microsecond for a usual trace. explain() names the first that fails. Guards that read a
+  // symbol not set (yet) are passed over.
   bool guards_hold();
   std::optional<std::string> explain();
   // Throws Error(invalid_input) naming the first assertion (over set symbols) that fails.
@@ -236,11 +250,19 @@ class Bindings {
   const ShapeScope& scope() const { return *scope_; }
 
  private:
+  enum class Outcome : uint8_t { ok, missing, unset, overflow, zero_division };
+  Outcome compute(ExprId id, int64_t& result, ExprId& missing);
+  Outcome operand(ExprId id, int64_t& result, ExprId& missing);
+  Outcome sum(ExprId id, bool saturate, int64_t& result, ExprId& missing);
+  Outcome evaluate_into(ExprId id, int64_t& result);
+  std::string explain_fact(const Fact& fact);
+
   std::shared_ptr<const ShapeScope> scope_;
   std::vector<int64_t> values_;  // by symbol
-  std::vector<uint8_t> set_;
-  std::vector<int64_t> cache_;  // by expression; doubles are stored as their bits
-  std::vector<uint8_t> cached_;
+  std::vector<uint32_t> set_;    // == run_ where the symbol is set
+  std::vector<int64_t> cache_;   // by expression; doubles are stored as their bits
+  std::vector<uint32_t> cached_;
+  uint32_t run_ = 1;
 };
 
 }  // namespace transmuter
