@@ -29,8 +29,8 @@ void Bindings::set(int32_t symbol, int64_t value) {
     set_.resize(values_.size());
   }
   if (set_[index] == run_ && values_[index] != value)
-    throw Error(ErrorCode::invalid_input, str("the size ", scope_->symbols()[index].name, " is both ", values_[index],
-                                              " and ", value));
+    throw Error(ErrorCode::invalid_input,
+                str("the size ", scope_->symbols()[index].name, " is both ", values_[index], " and ", value));
   values_[index] = value;
   set_[index] = run_;
 }

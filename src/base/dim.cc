@@ -125,9 +125,8 @@ Dim mod(Dim a, Dim b) {
     return a.hint() - constant_floor_div(a.hint(), b.hint()) * b.hint();
   }
   checked_divisor(a.hint(), b.hint());
-  return binary(kMod, a, b, [](Table& t, ExprId x, ExprId y) {
-    return t.add(x, t.multiply(y, t.floor_div(x, y)), -1);
-  });
+  return binary(kMod, a, b,
+                [](Table& t, ExprId x, ExprId y) { return t.add(x, t.multiply(y, t.floor_div(x, y)), -1); });
 }
 
 Dim min(Dim a, Dim b) {

@@ -234,7 +234,7 @@ class ShapeScope {
 class Bindings {
  public:
   explicit Bindings(std::shared_ptr<const ShapeScope> scope);
-  void reset();  // no symbol is set; keeps the memory for another run
+  void reset();                             // no symbol is set; keeps the memory for another run
   void set(int32_t symbol, int64_t value);  // throws Error if set to another value before
   bool has(int32_t symbol) const;
   int64_t evaluate(Dim a);  // constants at once; Error if a symbol is unset, on overflow or x / 0

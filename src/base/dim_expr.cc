@@ -41,6 +41,16 @@ ExprId Table::truth(ExprId x) {
   return add(constant(1), is_zero(terms_of(x)), -1);
 }
 
+ExprId Table::negated(ExprId x) const {
+  const Node& node = nodes[x];
+  if (node.kind != Kind::sum || node.b != 2) return 0;
+  const Term* const terms = term_pool.data() + node.a;
+  if (terms[0].mono != 0 || terms[0].coefficient != 1 || terms[1].coefficient != -1 || degree(terms[1].mono) != 1)
+    return 0;
+  const ExprId atom = atoms(terms[1].mono)[0];
+  return nodes[atom].range.low >= 0 && nodes[atom].range.high <= 1 ? atom : 0;
+}
+
 ExprId Table::equal(ExprId x, ExprId y) {
   if (x == y) return constant(1);
   const Interval r = nodes[x].range, s = nodes[y].range;
@@ -148,12 +158,9 @@ ExprId Table::select(ExprId condition, ExprId if_true, ExprId if_false) {
   if (if_true == if_false) return if_true;
   condition = truth(condition);
   if (is_constant(condition)) return nodes[condition].value ? if_true : if_false;
-  if (nodes[condition].kind == Kind::sum) {  // 1 - x
-    const Terms terms = terms_of(condition);
-    if (terms.size() == 2 && terms[0].mono == 0 && terms[0].coefficient == 1 && terms[1].coefficient == -1) {
-      condition = from_terms(add_constant(add_scaled({}, terms, -1), 1));
-      std::swap(if_true, if_false);
-    }
+  if (const ExprId opposite = negated(condition)) {
+    condition = opposite;
+    std::swap(if_true, if_false);
   }
   if (is_constant(if_true) && is_constant(if_false)) {
     if (nodes[if_true].value == 1 && nodes[if_false].value == 0) return condition;

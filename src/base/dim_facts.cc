@@ -1,5 +1,6 @@
 // What a guard or an assertion teaches: replaced atoms, narrower ranges, sums known not to be negative.
 #include <algorithm>
+#include <numeric>
 
 #include "base/dim_table.h"
 
@@ -17,8 +18,7 @@ void Table::learn(ExprId truth, int64_t value) {
     if (rest.size() <= 2 && (rest.size() == 1 || rest[0].mono == 0) && degree(rest[rest.size() - 1].mono) == 1) {
       const Term term = rest[rest.size() - 1];
       const int64_t offset = rest.size() == 2 ? rest[0].coefficient : 0;
-      if ((value - offset) % term.coefficient == 0)
-        learn(atoms(term.mono)[0], (value - offset) / term.coefficient);
+      if ((value - offset) % term.coefficient == 0) learn(atoms(term.mono)[0], (value - offset) / term.coefficient);
     }
     return;
   }
@@ -89,6 +89,10 @@ void Table::assume_nonneg(const Terms& terms) {
 // Zero from now on: solved for one atom where a coefficient is +1 or -1, for the youngest symbol if there is one.
 void Table::unify(Terms zero) {
   zero = without_common_factor(zero);
+  int64_t divisor = 0;
+  for (const Term& term : zero) divisor = std::gcd(divisor, term.coefficient);
+  if (divisor > 1)
+    for (Term& term : zero) term.coefficient /= divisor;
   size_t best = zero.size();
   for (size_t t = 0; t < zero.size(); ++t) {
     if (degree(zero[t].mono) != 1 || (zero[t].coefficient != 1 && zero[t].coefficient != -1)) continue;

@@ -193,7 +193,8 @@ ExprId Table::real_compare(Kind kind, ExprId x, ExprId y) {
   if (nodes[x].kind == Kind::real_constant && nodes[y].kind == Kind::real_constant) return constant(value);
   // A float made from an integer is never NaN; ranges of others may hide one.
   const auto is_number = [this](ExprId id) {
-    return nodes[id].kind == Kind::real_from || (nodes[id].kind == Kind::real_constant && !std::isnan(of_bits(nodes[id].value)));
+    return nodes[id].kind == Kind::real_from ||
+           (nodes[id].kind == Kind::real_constant && !std::isnan(of_bits(nodes[id].value)));
   };
   if (is_number(x) && is_number(y)) {
     const double x_low = of_bits(nodes[x].range.low), x_high = of_bits(nodes[x].range.high);

@@ -14,14 +14,11 @@ constexpr int64_t kMax = INT64_MAX, kMin = INT64_MIN;
 
 ShapeScope::Impl& scope_of(Dim a) {
   ShapeScope* scope = ShapeScope::current();
-  if (!scope || scope->tag() != a.scope_tag())
-    throw Error(ErrorCode::internal, "a symbolic size outside its trace");
+  if (!scope || scope->tag() != a.scope_tag()) throw Error(ErrorCode::internal, "a symbolic size outside its trace");
   return scope->impl();
 }
 
-std::string with_value(Dim a) {
-  return a.is_constant() ? to_string(a) : str(to_string(a), " (= ", a.hint(), ")");
-}
+std::string with_value(Dim a) { return a.is_constant() ? to_string(a) : str(to_string(a), " (= ", a.hint(), ")"); }
 
 void record(std::vector<Fact>& facts, ExprId truth, int64_t expected, std::string what) {
   for (const Fact& fact : facts)
@@ -91,7 +88,7 @@ Dim ShapeScope::input_extent(int32_t input, int32_t axis, int64_t hint, const st
   } else if (!dim_param.empty()) {
     impl.shared.emplace(dim_param, index);
   }
-  const ExprId truth = table.less_equal(table.constant(2), id);
+  const ExprId truth = table.less_equal(table.constant(2), id);  // written s >= 2
   impl.add_guard(truth, 1, where + " is at least 2");
   table.learn(truth, 1);
   return impl.dim_of(table.canon(id));
@@ -191,7 +188,8 @@ bool decide(Dim truth, const char* what) {
   if (table.nodes[id].data_dependent)
     throw DataDependentDecision(ErrorCode::unsupported, str(what, ": ", impl.text(id), " is known only in the run"));
   const bool answer = table.hint(id) != 0;
-  impl.add_guard(id, answer, what);
+  const ExprId opposite = table.negated(id);
+  impl.add_guard(opposite ? opposite : id, opposite ? !answer : answer, what);
   table.learn(id, answer);
   return answer;
 }
@@ -215,7 +213,8 @@ void assert_truth(Dim truth, const std::string& what, const MessageFn& message) 
   // The hint of a count that only the run knows says nothing.
   if (!holds && (table.is_constant(id) || !table.nodes[id].data_dependent))
     throw Error(ErrorCode::invalid_input, message());
-  impl.add_assertion(id, 1, what);
+  const ExprId opposite = table.negated(id);
+  impl.add_assertion(opposite ? opposite : id, opposite ? 0 : 1, what);
   table.learn(id, 1);
 }
 

@@ -16,8 +16,7 @@ uint64_t mix(uint64_t hash, uint64_t value) {
 
 uint64_t hash_terms(const Term* terms, size_t count) {
   uint64_t hash = 0x517cc1b727220a95ull + count;
-  for (size_t i = 0; i < count; ++i)
-    hash = mix(mix(hash, terms[i].mono), static_cast<uint64_t>(terms[i].coefficient));
+  for (size_t i = 0; i < count; ++i) hash = mix(mix(hash, terms[i].mono), static_cast<uint64_t>(terms[i].coefficient));
   return hash;
 }
 
@@ -28,10 +27,12 @@ uint64_t hash_atoms(const ExprId* atoms, size_t count) {
 }
 
 uint64_t hash_key(const Node& node) {
-  uint64_t hash = mix(0x9ddfea08eb382d69ull, static_cast<uint64_t>(node.kind) << 16 |
-                                                 static_cast<uint64_t>(node.op) << 8 | static_cast<uint64_t>(node.dtype));
+  uint64_t hash =
+      mix(0x9ddfea08eb382d69ull, static_cast<uint64_t>(node.kind) << 16 | static_cast<uint64_t>(node.op) << 8 |
+                                     static_cast<uint64_t>(node.dtype));
   hash = mix(hash, uint64_t{node.a} << 32 | node.b);
-  if (node.kind == Kind::constant || node.kind == Kind::real_constant) hash = mix(hash, static_cast<uint64_t>(node.value));
+  if (node.kind == Kind::constant || node.kind == Kind::real_constant)
+    hash = mix(hash, static_cast<uint64_t>(node.value));
   return mix(hash, node.c);
 }
 

@@ -33,15 +33,15 @@ enum class Kind : uint8_t {
   floor_div,
   min,
   max,
-  is_zero,             // a == 0
-  is_nonneg,           // a >= 0
-  select,              // a: condition, b: if true, c: if false
-  dim_from,            // a: a real
-  real_equal,          // a, b: reals
-  real_less,           // a < b
-  real_less_equal,     // a <= b
-  real_constant,       // value: its bits
-  real_from,           // a: an integer
+  is_zero,          // a == 0
+  is_nonneg,        // a >= 0
+  select,           // a: condition, b: if true, c: if false
+  dim_from,         // a: a real
+  real_equal,       // a, b: reals
+  real_less,        // a < b
+  real_less_equal,  // a <= b
+  real_constant,    // value: its bits
+  real_from,        // a: an integer
   real_unary,
   real_binary,
 };
@@ -49,18 +49,18 @@ inline bool is_real(Kind kind) { return kind >= Kind::real_constant; }
 
 struct Node {
   Kind kind = Kind::constant;
-  RealOp op = RealOp::add;            // reals
-  RealDType dtype = RealDType::f64;   // reals
-  bool busy = false;                  // being brought up to date
-  bool data_dependent = false;        // reads a symbol that only the run knows
-  uint16_t depth = 0;                 // height above symbols, saturating
+  RealOp op = RealOp::add;           // reals
+  RealDType dtype = RealDType::f64;  // reals
+  bool busy = false;                 // being brought up to date
+  bool data_dependent = false;       // reads a symbol that only the run knows
+  uint16_t depth = 0;                // height above symbols, saturating
   ExprId a = 0, b = 0, c = 0;
-  MonoId mono = 0;                    // this atom alone, once asked for
-  int64_t value = 0;                  // constant: its value; else the hint. Reals: the bits of a double
+  MonoId mono = 0;                       // this atom alone, once asked for
+  int64_t value = 0;                     // constant: its value; else the hint. Reals: the bits of a double
   Interval range{INT64_MIN, INT64_MAX};  // at `fresh`; reals: the bits of two doubles
   Interval known{INT64_MIN, INT64_MAX};  // what facts and the symbol's kind say
-  ExprId replaced = 0;                // by facts
-  ExprId canon = 0;                   // at `fresh`
+  ExprId replaced = 0;                   // by facts
+  ExprId canon = 0;                      // at `fresh`
   uint32_t fresh = 0;
 };
 
@@ -133,7 +133,8 @@ struct Table {
   ExprId is_zero(Terms terms);
   ExprId is_nonneg(Terms terms);
   ExprId select(ExprId condition, ExprId if_true, ExprId if_false);
-  ExprId truth(ExprId x);  // x itself where it is 0 or 1, else x != 0
+  ExprId truth(ExprId x);          // x itself where it is 0 or 1, else x != 0
+  ExprId negated(ExprId x) const;  // t where x is written 1 - t with a truth value t, else 0
 
   // dim_real.cc
   ExprId real_constant(double value);

@@ -24,6 +24,7 @@ class Printer {
       case Kind::symbol:
         return impl_.symbols[node.a].name;
       case Kind::sum:
+        if (const ExprId opposite = table_.negated(id)) return str("not ", child(opposite));
         return sum(table_.term_pool.data() + node.a, node.b, 1, nesting);
       case Kind::floor_div:
         return str(factor(node.a, nesting), "/", factor(node.b, nesting));

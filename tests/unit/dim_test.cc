@@ -148,7 +148,7 @@ TEST_F(DimTest, GuardsReplayOnOtherSizes) {
   EXPECT_TRUE(bind({9, 10}).guards_hold());
   EXPECT_FALSE(bind({10, 11}).guards_hold());
   EXPECT_FALSE(bind({7, 7}).guards_hold());
-  EXPECT_EQ(*bind({10, 11}).explain(), "short: (9 >= s0) fails with s0 = 10");
+  EXPECT_EQ(*bind({10, 11}).explain(), "short: not (s0 >= 10) fails with s0 = 10");
   Bindings bindings = bind({9, 10});
   EXPECT_EQ(bindings.evaluate(s * t + 1), 91);
   bindings.reset();
@@ -228,7 +228,7 @@ TEST_F(DimTest, IllegalSizesNameBothSides) {
 
 // Where(Equal(shape, -1), replacement, shape), as exports of Expand have it.
 TEST_F(DimTest, WhereEqualChainsSettle) {
-  const Dim b = extent(2), s = extent(7);
+  const Dim b = extent(2), s = extent(8);
   const size_t before = facts();
   Dims shape;
   for (const Dim& d : Dims{b, Dim(-1), s}) shape.push_back(select(equal(d, -1), Dim(64), d));
@@ -264,7 +264,10 @@ TEST_F(DimTest, NamedExtentsAreShared) {
 }
 
 TEST_F(DimTest, GuardsOfUnusedInputsAreDropped) {
-  const Dim a = extent(4, "batch"), b = extent(4, "batch"), one = extent(1), c = extent(3);
+  extent(4, "batch");
+  const Dim b = extent(4, "batch");
+  extent(1);
+  const Dim c = extent(3);
   EXPECT_FALSE(decide_eq(c, 9, "unused"));
   EXPECT_EQ(scope->guards().size(), 5u);
   scope->drop_guards_of_unused_inputs({false, true, false, false});
@@ -326,7 +329,7 @@ TEST_F(DimTest, ScopesDoNotMix) {
   const ShapeScope::Enter inner(other);
   const Dim b = other->input_extent(0, 0, 4, "");
   try {
-    const Dim c = a + b;
+    to_string(a + b);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::internal);
@@ -361,9 +364,8 @@ TEST_F(DimTest, RealsRoundInTheirDtype) {
   EXPECT_EQ(real_from(4097, RealDType::f16).hint(), 4096.0);
   EXPECT_EQ(real_from(257, RealDType::bf16).hint(), 256.0);
   // Resize: floor(s * 1.5)
-  const Dim resized =
-      dim_from(real_unary(RealOp::floor, real_binary(RealOp::mul, real_from(s, RealDType::f32), 1.5, RealDType::f32),
-                          RealDType::f32));
+  const Dim resized = dim_from(real_unary(
+      RealOp::floor, real_binary(RealOp::mul, real_from(s, RealDType::f32), 1.5, RealDType::f32), RealDType::f32));
   EXPECT_EQ(resized.hint(), 1501);
   EXPECT_EQ(interval(resized).low, 3);
   EXPECT_EQ(bindings.evaluate(resized), 4);
