@@ -21,9 +21,6 @@ class Builder {
   const std::shared_ptr<ShapeScope>& scope() const { return program_.scope_; }
   Value input(Type type, std::string name);
   Value weight(Tensor tensor, std::string name, bool trainable = false);
-  // A weight whose bytes come later (split_weights.h), by with_weights().
-  Value prepared_weight(Type type, std::string name);
-  static Program with_weights(Program program, const std::vector<size_t>& parameters, std::vector<Tensor> weights);
   const Type& type(Value value) const { return program_.types_[static_cast<size_t>(value.id)]; }
   const Dims& shape(Value value) const { return type(value).shape; }
   DType dtype(Value value) const { return type(value).dtype; }

@@ -1,0 +1,84 @@
+// while_loop and case_of: StableHLO while and case. Regions are programs over their own parameters; what they need of
+// the outside is an operand. case_of takes the last branch for an index out of range.
+#include "ir/builder.h"
+#include "ir/primitives/infer.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::ir {
+namespace {
+
+void check_type(const InferContext& ctx, const Type& is, const Type& wanted, const char* constraint, const char* what) {
+  ctx.check(is.dtype == wanted.dtype && is.rank() == wanted.rank(), constraint, what, " has type ", to_string(is),
+            ", not ", to_string(wanted));
+  for (size_t i = 0; i < is.shape.size(); ++i) check_same_extent(ctx, is.shape[i], wanted.shape[i], constraint, what);
+}
+
+void check_parameters(const InferContext& ctx, const Program& region, std::span<const Type> operands,
+                      const char* constraint) {
+  ctx.check(region.parameters().size() == operands.size(), constraint, "a region takes ", region.parameters().size(),
+            " parameters, not ", operands.size());
+  for (size_t i = 0; i < operands.size(); ++i)
+    check_type(ctx, region.type(region.parameters()[i].value), operands[i], constraint, "a region parameter");
+}
+
+std::vector<Type> infer_while(const InferContext& ctx) {
+  ctx.check(ctx.regions.size() == 2, "C0", "takes a condition and a body");
+  const Program &condition = *ctx.regions[0], &body = *ctx.regions[1];
+  check_parameters(ctx, condition, ctx.operands, "C1");
+  ctx.check(condition.results().size() == 1, "C1", "the condition gives one value");
+  const Type& truth = condition.type(condition.results()[0]);
+  ctx.check(truth.dtype == DType::boolean && truth.shape.empty(), "C1", "the condition gives a 0-d bool");
+  check_parameters(ctx, body, ctx.operands, "C2");
+  ctx.check(body.results().size() == ctx.operands.size(), "C2", "the body gives ", body.results().size(),
+            " values, not ", ctx.operands.size());
+  for (size_t i = 0; i < ctx.operands.size(); ++i)
+    check_type(ctx, body.type(body.results()[i]), ctx.operands[i], "C2", "a result of the body");
+  return {ctx.operands.begin(), ctx.operands.end()};
+}
+
+void evaluate_while(EvaluateContext& ctx) {
+  std::vector<Tensor> state(ctx.operands.begin(), ctx.operands.end());
+  while (*ctx.run_region(0, state)[0].data<bool>()) state = ctx.run_region(1, state);
+  ctx.results = std::move(state);
+}
+
+std::vector<Type> infer_case(const InferContext& ctx) {
+  ctx.check(!ctx.regions.empty(), "C1", "takes at least one branch");
+  ctx.check(!ctx.operands.empty() && ctx.operands[0].shape.empty() && ctx.operands[0].dtype == DType::i32, "C0",
+            "the index must be a 0-d int32");
+  std::vector<Type> types;
+  for (size_t i = 0; i < ctx.regions.size(); ++i) {
+    const Program& branch = *ctx.regions[i];
+    check_parameters(ctx, branch, ctx.operands.subspan(1), "C2");
+    if (i == 0) {
+      for (const Value result : branch.results()) types.push_back(branch.type(result));
+      continue;
+    }
+    ctx.check(branch.results().size() == types.size(), "C3", "the branches give different numbers of values");
+    for (size_t r = 0; r < types.size(); ++r)
+      check_type(ctx, branch.type(branch.results()[r]), types[r], "C3", "a result of a branch");
+  }
+  return types;
+}
+
+void evaluate_case(EvaluateContext& ctx) {
+  const int32_t index = *ctx.operands[0].data<int32_t>();
+  const int32_t last = static_cast<int32_t>(ctx.op.regions.size()) - 1;
+  ctx.results = ctx.run_region(static_cast<size_t>(index < 0 || index > last ? last : index), ctx.operands.subspan(1));
+}
+
+}  // namespace
+
+const Primitive prim::while_loop{.name = "while", .infer = infer_while, .evaluate = evaluate_while};
+const Primitive prim::case_of{.name = "case", .infer = infer_case, .evaluate = evaluate_case};
+
+std::vector<Value> Builder::while_loop(std::vector<Value> state, ProgramPtr condition, ProgramPtr body) {
+  return emit(prim::while_loop, std::move(state), nullptr, {std::move(condition), std::move(body)});
+}
+
+std::vector<Value> Builder::case_of(Value index, std::vector<Value> operands, std::vector<ProgramPtr> branches) {
+  operands.insert(operands.begin(), index);
+  return emit(prim::case_of, std::move(operands), nullptr, std::move(branches));
+}
+
+}  // namespace transmuter::ir
