@@ -108,18 +108,15 @@ void hard_sigmoid(OpContext& op) {
 void hard_swish(OpContext& op) {
   require_float(op, 0);
   Builder& b = op.build();
-  op.output(0, in_single(b, op.input(0), [&](Value x) {
-              return b.multiply(x, hard_sigmoid_of(b, x, 1.0 / 6, 0.5));
-            }));
+  op.output(0, in_single(b, op.input(0), [&](Value x) { return b.multiply(x, hard_sigmoid_of(b, x, 1.0 / 6, 0.5)); }));
 }
 
 void swish(OpContext& op) {
   const float alpha = op.attribute_float("alpha", 1.0F);
   require_float(op, 0);
   Builder& b = op.build();
-  op.output(0, in_single(b, op.input(0), [&](Value x) {
-              return b.multiply(x, b.logistic(alpha == 1 ? x : scaled(b, x, alpha)));
-            }));
+  op.output(0, in_single(b, op.input(0),
+                         [&](Value x) { return b.multiply(x, b.logistic(alpha == 1 ? x : scaled(b, x, alpha))); }));
 }
 
 void gelu(OpContext& op) {

@@ -69,7 +69,8 @@ class OpContext {
   int64_t rank(size_t i) { return type(i).rank(); }
   const Tensor* constant(size_t i);  // concrete bytes of an initializer or Constant; null otherwise
   const Known& known(size_t i);      // kind none when nothing is known (never breaks)
-  TracedPtr traced(size_t i) { return inputs_.at(i); }
+  const TracedPtr& traced(size_t i) { return inputs_.at(i); }
+  ir::Value value_of(Traced& traced) { return host_.materialise(traced); }  // of an item of a sequence
 
   // These break when the value cannot be known.
   const Known& require_known(size_t i);         // Elements or Splat/Iota without unknown elements

@@ -3,8 +3,26 @@
 namespace transmuter::ops {
 
 // One a file, defined there.
+void register_activation(Registry&);
+void register_arithmetic(Registry&);
 void register_bitwise(Registry&);
+void register_cast(Registry&);
+void register_compare(Registry&);
+void register_concat(Registry&);
+void register_constant(Registry&);
+void register_control(Registry&);
 void register_elementwise(Registry&);
+void register_expand(Registry&);
+void register_gather(Registry&);
+void register_pad(Registry&);
+void register_reverse_sequence(Registry&);
+void register_scatter(Registry&);
+void register_select(Registry&);
+void register_sequence(Registry&);
+void register_shape(Registry&);
+void register_slice(Registry&);
+void register_space(Registry&);
+void register_variadic(Registry&);
 
 void Registry::add(const char* name, std::initializer_list<int64_t> versions, Lower lower, const char* domain,
                    const char* notes) {
@@ -32,8 +50,26 @@ const Operator* Registry::find(std::string_view domain, std::string_view name) c
 const Registry& registry() {
   static const Registry* const kRegistry = [] {
     auto* r = new Registry;
+    register_activation(*r);
+    register_arithmetic(*r);
     register_bitwise(*r);
+    register_cast(*r);
+    register_compare(*r);
+    register_concat(*r);
+    register_constant(*r);
+    register_control(*r);
     register_elementwise(*r);
+    register_expand(*r);
+    register_gather(*r);
+    register_pad(*r);
+    register_reverse_sequence(*r);
+    register_scatter(*r);
+    register_select(*r);
+    register_sequence(*r);
+    register_shape(*r);
+    register_slice(*r);
+    register_space(*r);
+    register_variadic(*r);
     return r;
   }();
   return *kRegistry;

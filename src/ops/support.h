@@ -33,14 +33,13 @@ inline void require_index(OpContext& op, size_t i) {
            name(op.dtype(i)));
 }
 
-// The dtype of a TensorProto.DataType number; Error for one that does not exist.
-DType dtype_from_onnx(OpContext& op, int64_t number);
+// Axes in [-rank, rank) made nonnegative; Error when one is out of range or repeated.
+std::vector<int64_t> normalised_axes(const OpContext& op, std::vector<int64_t> axes, int64_t rank);
 
-// A bool tensor of `shape`: its coordinates along two axes compared.
-ir::Value compare_axes(ir::Builder& b, const Dims& shape, int64_t axis_a, ir::Value offset_a, int64_t axis_b,
-                       ir::CompareDirection direction);
-
-// index < 0 counts from the end: index + extent there. `extent` broadcasts against the indices.
-ir::Value wrap_negative(ir::Builder& b, ir::Value indices, ir::Value extent);
+// Along `axis`: index < 0 counts from the end. The indices as they are when what is known of input i says that none is
+// negative; Error for a constant out of range of a constant extent.
+ir::Value wrapped_indices(OpContext& op, size_t i, Dim extent);
+// The same for points: the last axis of input i holds one index for each of `extents`.
+ir::Value wrapped_points(OpContext& op, size_t i, const Dims& extents);
 
 }  // namespace transmuter::ops
