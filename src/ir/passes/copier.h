@@ -22,6 +22,7 @@ class Copier {
   Value operator[](Value old) const { return map_[static_cast<size_t>(old.id)]; }
   void set(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
   std::vector<Value> mapped(const std::vector<Value>& old) const;
+  std::string location(const Op& op) const;
   // Later ops of the builder come from where `op` came from.
   void locate(const Op& op) { build_.set_location(location(op)); }
   // Copies an op as it is, or with other regions.
@@ -30,8 +31,6 @@ class Copier {
   Program finish();
 
  private:
-  std::string location(const Op& op) const;
-
   const Program& from_;
   std::optional<ShapeScope::Enter> enter_;
   Builder build_;
