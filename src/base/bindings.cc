@@ -53,7 +53,12 @@ Bindings::Outcome Bindings::sum(ExprId id, bool saturate, int64_t& result, ExprI
     const size_t degree = table.degree(terms[t].mono);
     for (size_t i = 0; i < degree; ++i) {
       int64_t value = 0;
-      if (const Outcome outcome = operand(atoms[i], value, missing); outcome != Outcome::ok) return outcome;
+      const Node& atom = table.nodes[atoms[i]];
+      if (atom.kind == Kind::symbol && atom.a < set_.size() && set_[atom.a] == run_) {
+        value = values_[atom.a];
+      } else if (const Outcome outcome = operand(atoms[i], value, missing); outcome != Outcome::ok) {
+        return outcome;
+      }
       if (__builtin_mul_overflow(product, value, &product)) return Outcome::overflow;
     }
     total += product;
