@@ -89,6 +89,18 @@ HWY_INLINE V vec_exp_short(D d, V x) {
   return hn::Mul(y, power_of_two(d, n));
 }
 
+// For x <= 0 or NaN; what would be below e^-87 is zero.
+template <class D, class V>
+HWY_INLINE V vec_exp_nonpositive(D d, V x) {
+  const V low = hn::Set(d, -87.0f);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const V y = vec_exp_short(d, hn::Max(low, x));  // the second operand when either is NaN
+#else
+  const V y = vec_exp_short(d, hn::IfThenElse(hn::Lt(x, low), low, x));
+#endif
+  return hn::IfThenZeroElse(hn::Lt(x, low), y);
+}
+
 template <class D, class V>
 HWY_INLINE V vec_exp(D d, V x) {
   hn::Vec<hn::RebindToSigned<D>> n;
