@@ -1,0 +1,68 @@
+// Trace: what tracing a graph for one kind of inputs gave, as data. A list of steps over numbered slots (slots 0..n-1 are the graph
+// inputs), valid while its guards hold.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/dim.h"
+#include "ir/program.h"
+#include "onnx/graph.h"
+#include "transmuter/backend.h"
+#include "transmuter/value.h"
+
+namespace transmuter::runtime {
+
+// Where a value comes from: a slot, a constant, or a sequence/optional of such.
+struct Ref {
+  enum class Kind : uint8_t { absent, slot, constant, sequence, optional };
+  Kind kind = Kind::absent;
+  int32_t slot = -1;
+  Tensor constant;
+  std::vector<Ref> items;
+};
+
+// A program without breaks. Compiled when the trace is finished (or at a break, to go on with real values).
+struct Segment {
+  std::shared_ptr<const ir::Program> program;
+  std::vector<int32_t> input_slots;   // of the program's input parameters, in order
+  std::vector<int32_t> output_slots;  // of its results
+  std::unique_ptr<Executable> executable;
+  bool defines_symbols = false;       // guards may depend on what it finds
+};
+
+// A node that runs on real values between segments.
+struct EagerStep {
+  const onnx::Node* node;
+  std::vector<Ref> inputs;
+  std::vector<std::pair<std::string, Ref>> captures;  // what its subgraphs read from outside
+  std::vector<int32_t> output_slots;                   // -1: not wanted
+  std::string reason;
+};
+
+// What a slot must hold for the trace to go on (checked for graph inputs and eager results).
+struct SlotType {
+  DType dtype = DType::invalid;  // invalid: not a tensor, or not checked
+  int64_t rank = -1;
+};
+
+struct Trace {
+  std::shared_ptr<ShapeScope> scope;
+  std::vector<std::variant<Segment, EagerStep>> steps;
+  int32_t slot_count = 0;
+  std::vector<bool> present;           // which graph inputs were given
+  std::vector<SlotType> slot_types;    // by slot
+  std::vector<Ref> outputs;
+  int64_t breaks = 0;
+  double trace_ms = 0;
+  double compile_ms = 0;
+};
+
+std::string to_text(const Trace& trace);
+
+// Sets the symbols whose slots hold a value and that are not set yet.
+void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bindings& bindings);
+
+}  // namespace transmuter::runtime
