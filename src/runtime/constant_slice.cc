@@ -12,8 +12,8 @@ constexpr size_t kMaxOps = 2000;
 
 struct Slice {
   const ir::Builder& build;
-  std::unordered_map<int32_t, bool> seen;       // value -> reached
-  std::vector<const ir::Op*> ops;               // in reverse post-order
+  std::unordered_map<int32_t, bool> seen;  // value -> reached
+  std::vector<const ir::Op*> ops;          // in reverse post-order
   std::vector<ir::Value> weights;
 
   bool visit(ir::Value value) {

@@ -7,7 +7,8 @@
 
 namespace transmuter::runtime {
 
-// Evaluates the ops that `value` depends on; none when a leaf is an input, a trainable weight or a symbol, or when there are too many.
+// Evaluates the ops that `value` depends on; none when a leaf is an input, a trainable weight or a symbol, or when
+// there are too many.
 std::optional<Tensor> constant_slice(const ir::Builder& build, ir::Value value);
 
 }  // namespace transmuter::runtime

@@ -1,5 +1,5 @@
-// One node, or a graph node by node, on real values: what breaks, control flow and Model::run are made of. Evaluated by the
-// reference evaluator.
+// One node, or a graph node by node, on real values: what breaks, control flow and Model::run are made of. Evaluated by
+// the reference evaluator.
 #pragma once
 
 #include <string>

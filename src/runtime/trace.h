@@ -1,5 +1,5 @@
-// Trace: what tracing a graph for one kind of inputs gave, as data. A list of steps over numbered slots (slots 0..n-1 are the graph
-// inputs), valid while its guards hold.
+// Trace: what tracing a graph for one kind of inputs gave, as data. A list of steps over numbered slots (slots 0..n-1
+// are the graph inputs), valid while its guards hold.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct Segment {
   std::vector<int32_t> input_slots;   // of the program's input parameters, in order
   std::vector<int32_t> output_slots;  // of its results
   std::unique_ptr<Executable> executable;
-  bool defines_symbols = false;       // guards may depend on what it finds
+  bool defines_symbols = false;  // guards may depend on what it finds
 };
 
 // A node that runs on real values between segments.
@@ -38,7 +38,7 @@ struct EagerStep {
   const onnx::Node* node;
   std::vector<Ref> inputs;
   std::vector<std::pair<std::string, Ref>> captures;  // what its subgraphs read from outside
-  std::vector<int32_t> output_slots;                   // -1: not wanted
+  std::vector<int32_t> output_slots;                  // -1: not wanted
   std::string reason;
 };
 
@@ -52,8 +52,8 @@ struct Trace {
   std::shared_ptr<ShapeScope> scope;
   std::vector<std::variant<Segment, EagerStep>> steps;
   int32_t slot_count = 0;
-  std::vector<bool> present;           // which graph inputs were given
-  std::vector<SlotType> slot_types;    // by slot
+  std::vector<bool> present;         // which graph inputs were given
+  std::vector<SlotType> slot_types;  // by slot
   std::vector<Ref> outputs;
   int64_t breaks = 0;
   double trace_ms = 0;

@@ -1,5 +1,5 @@
-// Tracer: walks a graph once with concrete inputs (the hints) and emits a Trace. Lowerings (ops/) write IR; values that only
-// steer shapes stay known values and never reach the program; what needs other values ends the segment.
+// Tracer: walks a graph once with concrete inputs (the hints) and emits a Trace. Lowerings (ops/) write IR; values that
+// only steer shapes stay known values and never reach the program; what needs other values ends the segment.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,7 @@ struct TraceOptions {
   std::unique_ptr<Executable> (*compile)(const void* context, const ir::Program& program) = nullptr;
   const void* context = nullptr;
   const Backend* backend = nullptr;
+  bool inputs_are_constants = false;  // an eager run: every input value may be read
 };
 
 class Tracer : public ops::TraceHost {
@@ -33,7 +34,8 @@ class Tracer : public ops::TraceHost {
   ir::Builder& build() override { return *build_; }
   ir::Value materialise(ops::Traced& traced) override;
   bool make_known(ops::Traced& traced) override;
-  std::vector<ops::TracedPtr> inline_graph(const onnx::Graph& graph, const std::vector<ops::TracedPtr>& inputs) override;
+  std::vector<ops::TracedPtr> inline_graph(const onnx::Graph& graph,
+                                           const std::vector<ops::TracedPtr>& inputs) override;
 
  private:
   struct Frame {
@@ -47,7 +49,6 @@ class Tracer : public ops::TraceHost {
   void trace_nodes();
   void trace_node(const onnx::Node& node);
   void lower(const onnx::Node& node, const ops::Operator& op, const std::vector<ops::TracedPtr>& inputs);
-  void break_at(const onnx::Node& node, const ops::Operator& op, std::vector<ops::TracedPtr>& inputs, size_t input);
   void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
   void define(const std::string& name, ops::TracedPtr traced);
   ops::TracedPtr lookup(const std::string& name);
@@ -70,9 +71,9 @@ class Tracer : public ops::TraceHost {
   int32_t segment_ = 0;
   std::vector<int32_t> segment_inputs_;
   std::vector<std::unique_ptr<Frame>> frames_;
-  std::vector<ops::TracedPtr> outputs_;      // of the whole graph, once reached
-  std::vector<ops::TracedPtr> in_use_;       // inputs of the node being lowered: kept over a break
-  std::vector<Value> actual_;                // by slot, as far as known while tracing
+  std::vector<ops::TracedPtr> outputs_;  // of the whole graph, once reached
+  std::vector<ops::TracedPtr> in_use_;   // inputs of the node being lowered: kept over a break
+  std::vector<Value> actual_;            // by slot, as far as known while tracing
   std::vector<std::pair<int32_t, int64_t>> defined_symbols_;
 };
 
