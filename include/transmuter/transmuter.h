@@ -3,6 +3,7 @@
 
 #include "transmuter/backend.h"
 #include "transmuter/error.h"
+#include "transmuter/io.h"
 #include "transmuter/model.h"
 #include "transmuter/tensor.h"
 #include "transmuter/value.h"

@@ -1,0 +1,16 @@
+// Files that hold one value: NumPy's .npy, ONNX's .pb (TensorProto, SequenceProto, OptionalProto).
+#pragma once
+
+#include <string>
+
+#include "transmuter/model.h"
+#include "transmuter/value.h"
+
+namespace transmuter {
+
+// By the file's ending. For .pb, `spec` says which kind of proto it is (a tensor when null). Throw Error that names the
+// file.
+Value read_value(const std::string& path, const ValueSpec* spec = nullptr);
+void write_npy(const std::string& path, const Tensor& tensor);
+
+}  // namespace transmuter

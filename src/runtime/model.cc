@@ -1,0 +1,168 @@
+#include <set>
+
+#include "base/strings.h"
+#include "onnx/tensor_proto.h"
+#include "onnx/value_proto.h"
+#include "ops/registry.h"
+#include "runtime/compiled_model.h"
+#include "runtime/eager.h"
+#include "tensor/npy.h"
+#include "transmuter/io.h"
+#include "transmuter/model.h"
+
+namespace transmuter {
+namespace {
+
+ValueSpec spec_of(const onnx::ValueInfo& info) {
+  ValueSpec spec;
+  spec.name = info.name;
+  spec.dtype = info.dtype;
+  spec.has_shape = info.has_shape;
+  switch (info.kind) {
+    case onnx::ValueInfo::Kind::sequence:
+      spec.kind = Value::Kind::sequence;
+      break;
+    case onnx::ValueInfo::Kind::optional:
+      spec.kind = Value::Kind::optional;
+      break;
+    case onnx::ValueInfo::Kind::map:
+      spec.kind = Value::Kind::map;
+      break;
+    case onnx::ValueInfo::Kind::tensor:
+      spec.kind = Value::Kind::tensor;
+      break;
+    case onnx::ValueInfo::Kind::none:
+      spec.kind = Value::Kind::none;
+      break;
+  }
+  for (const onnx::DeclaredDim& d : info.shape) spec.shape.push_back({d.value, d.param});
+  return spec;
+}
+
+// Every node of a graph and of the graphs inside it.
+template <class Fn>
+void for_each_node(const onnx::Graph& graph, const Fn& fn) {
+  for (const onnx::Node& node : graph.nodes) {
+    fn(node);
+    for (const onnx::Attribute& a : node.attributes) {
+      if (a.graph) for_each_node(*a.graph, fn);
+      for (const auto& g : a.graphs) for_each_node(*g, fn);
+    }
+  }
+}
+
+bool driven_by_host(const onnx::Node& node) {
+  return node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
+}
+
+std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& options) {
+  auto impl = std::make_shared<Model::Impl>();
+  impl->model = std::move(model);
+  impl->options = options;
+  for (const onnx::ValueInfo& info : impl->model.graph.inputs) {
+    impl->inputs.push_back(spec_of(info));
+    impl->inputs.back().optional = impl->model.graph.initializers.contains(info.name);
+  }
+  for (const onnx::ValueInfo& info : impl->model.graph.outputs) impl->outputs.push_back(spec_of(info));
+  return impl;
+}
+
+}  // namespace
+
+std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
+  std::vector<std::string> missing;
+  for_each_node(graph, [&](const onnx::Node& node) {
+    if (driven_by_host(node) || ops::registry().find(node.domain, node.op_type)) return;
+    missing.push_back(str("node ", node.label, " (", node.domain.empty() ? "" : node.domain + ".", node.op_type, ")"));
+  });
+  return missing;
+}
+
+Model Model::load(const std::string& path, const LoadOptions& options) {
+  Model model;
+  model.impl_ = prepare(onnx::read_model(path, {.map = options.map}), options);
+  return model;
+}
+
+Model Model::from_bytes(std::vector<std::byte> bytes, const LoadOptions& options) {
+  auto owner = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+  Model model;
+  model.impl_ = prepare(onnx::parse_model(owner->data(), owner->size(), owner), options);
+  return model;
+}
+
+const std::vector<ValueSpec>& Model::inputs() const { return impl_->inputs; }
+const std::vector<ValueSpec>& Model::outputs() const { return impl_->outputs; }
+
+ModelSummary Model::summary() const {
+  ModelSummary summary;
+  const onnx::Model& model = impl_->model;
+  summary.ir_version = model.ir_version;
+  summary.producer = model.producer;
+  summary.opsets = model.opsets;
+  for_each_node(model.graph, [&](const onnx::Node& node) {
+    ++summary.operators[(node.domain.empty() ? "" : node.domain + ".") + node.op_type];
+  });
+  summary.unsupported = unsupported_nodes(model.graph);
+  for (const auto& [key, tensor] : model.graph.initializers) {
+    auto& [count, bytes] = summary.weights[name(tensor.dtype())];
+    ++count;
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return summary;
+}
+
+CompiledModel Model::compile(const CompileOptions& options) const {
+  auto impl = std::make_shared<CompiledModel::Impl>();
+  impl->model = impl_;
+  impl->options = options;
+  impl->backend = Backend::get(options.backend);
+  impl->backend_options.threads = options.threads;
+  impl->backend_options.passes = options.passes;
+  impl->backend_options.verbose = options.verbose;
+  if (const auto missing = unsupported_nodes(impl_->model.graph); !missing.empty()) {
+    std::string all;
+    for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
+    if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
+    Error error(ErrorCode::unsupported,
+                str(missing.size(), missing.size() == 1 ? " node needs an operator" : " nodes need operators",
+                    " that are not implemented: ", all));
+    if (!impl_->model.path.empty()) error.in("file " + impl_->model.path);
+    throw error;
+  }
+  CompiledModel compiled;
+  compiled.impl_ = std::move(impl);
+  return compiled;
+}
+
+TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const {
+  CompileOptions options;
+  options.backend = backend;
+  const CompiledModel compiled = compile(options);
+  const std::vector<Value> values = compiled.impl_->by_position(inputs);
+  std::vector<Value> results = runtime::run_graph(impl_->model.graph, values, nullptr);
+  TensorMap outputs;
+  for (size_t i = 0; i < results.size(); ++i) outputs[impl_->outputs[i].name] = std::move(results[i]);
+  return outputs;
+}
+
+std::vector<OperatorInfo> supported_operators() {
+  std::vector<OperatorInfo> infos;
+  for (const auto& [key, op] : ops::registry().all()) infos.push_back({op.domain, op.name, op.versions, op.notes});
+  return infos;
+}
+
+Value read_value(const std::string& path, const ValueSpec* spec) {
+  if (path.ends_with(".npy")) return read_npy(path);
+  onnx::ValueInfo info;
+  info.kind = onnx::ValueInfo::Kind::tensor;
+  if (spec) {
+    info.dtype = spec->dtype;
+    if (spec->kind == Value::Kind::sequence) info.kind = onnx::ValueInfo::Kind::sequence;
+    if (spec->kind == Value::Kind::optional) info.kind = onnx::ValueInfo::Kind::optional;
+    if (spec->kind == Value::Kind::map) info.kind = onnx::ValueInfo::Kind::map;
+  }
+  return onnx::read_value_file(path, info);
+}
+
+}  // namespace transmuter
