@@ -11,6 +11,8 @@ namespace transmuter {
 // By the file's ending. For .pb, `spec` says which kind of proto it is (a tensor when null). Throw Error that names the
 // file.
 Value read_value(const std::string& path, const ValueSpec* spec = nullptr);
+// The name stored inside a .pb file; "" where there is none.
+std::string value_name(const std::string& path);
 void write_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace transmuter

@@ -152,6 +152,8 @@ std::vector<OperatorInfo> supported_operators() {
   return infos;
 }
 
+std::string value_name(const std::string& path) { return path.ends_with(".npy") ? "" : onnx::read_value_name(path); }
+
 Value read_value(const std::string& path, const ValueSpec* spec) {
   if (path.ends_with(".npy")) return read_npy(path);
   onnx::ValueInfo info;

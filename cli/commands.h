@@ -1,0 +1,32 @@
+// The subcommands. Each adds itself to the application; its callback throws tm::Error, or Failed after printing its own report.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace transmuter::cli {
+
+struct Failed {
+  int exit_code = 1;
+};
+
+// Options that every command which compiles a model has.
+struct EngineOptions {
+  std::string backend = "cpu";
+  int threads = 0;
+  bool no_passes = false;
+  void add_to(CLI::App& command);
+};
+
+void add_run(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_test(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_export(CLI::App& app);
+void add_ops(CLI::App& app);
+void add_embed(CLI::App& app);
+
+}  // namespace transmuter::cli

@@ -1,0 +1,207 @@
+#include "inputs.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace transmuter::cli {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_input, message); }
+
+void flatten(const json& node, size_t depth, Shape& shape, std::vector<json>& leaves) {
+  if (!node.is_array()) {
+    if (depth != shape.size()) refuse("the JSON lists are ragged");
+    leaves.push_back(node);
+    return;
+  }
+  if (leaves.empty() && depth == shape.size()) shape.push_back(static_cast<int64_t>(node.size()));
+  if (depth >= shape.size() || shape[depth] != static_cast<int64_t>(node.size())) refuse("the JSON lists are ragged");
+  for (const json& item : node) flatten(item, depth + 1, shape, leaves);
+}
+
+Tensor tensor_of(const json& node, DType dtype) {
+  Shape shape;
+  std::vector<json> leaves;
+  flatten(node, 0, shape, leaves);
+  if (dtype == DType::string) {
+    std::vector<std::string> values;
+    for (const json& leaf : leaves) {
+      if (!leaf.is_string()) refuse("expected strings");
+      values.push_back(leaf.get<std::string>());
+    }
+    return Tensor::of_strings(std::move(values), shape);
+  }
+  const bool integral = is_integer(dtype) || dtype == DType::boolean;
+  std::vector<double> reals;
+  std::vector<int64_t> integers;
+  for (const json& leaf : leaves) {
+    if (leaf.is_boolean()) {
+      integers.push_back(leaf.get<bool>());
+      reals.push_back(leaf.get<bool>());
+    } else if (leaf.is_number() && (!integral || leaf.is_number_integer())) {
+      integers.push_back(leaf.is_number_integer() ? leaf.get<int64_t>() : 0);
+      reals.push_back(leaf.get<double>());
+    } else {
+      refuse("expected " + std::string(name(dtype)) + " values, got " + leaf.dump());
+    }
+  }
+  return integral ? Tensor(integers, shape).cast(dtype) : Tensor(reals, shape).cast(dtype);
+}
+
+uint64_t fnv1a64(const std::string& text) {
+  uint64_t value = 0xCBF29CE484222325u;
+  for (unsigned char c : text) value = (value ^ c) * 0x100000001B3u;
+  return value;
+}
+
+uint64_t word(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+int64_t extent_of(const ValueSpec::Dim& dim, const std::map<std::string, int64_t>& extents, const std::string& input) {
+  if (dim.value >= 0) return dim.value;
+  if (dim.symbol.empty()) refuse("input " + input + " has an extent without a name");
+  int64_t sum = 0;
+  for (size_t begin = 0; begin <= dim.symbol.size();) {
+    size_t end = dim.symbol.find(" + ", begin);
+    if (end == std::string::npos) end = dim.symbol.size();
+    const std::string term = dim.symbol.substr(begin, end - begin);
+    if (!term.empty() && term.find_first_not_of("0123456789") == std::string::npos) {
+      sum += std::stoll(term);
+    } else {
+      const auto found = extents.find(term);
+      if (found == extents.end()) refuse("extent " + term + " of input " + input + " has no value; pass --dim " + term + "=N");
+      sum += found->second;
+    }
+    begin = end + 3;
+  }
+  return sum;
+}
+
+Tensor generated(const ValueSpec& spec, const Shape& shape, int64_t past, int64_t vocabulary) {
+  const uint64_t seed = fnv1a64(spec.name);
+  const size_t count = static_cast<size_t>(element_count(shape));
+  if (is_float(spec.dtype)) {
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t w = word(seed, i);
+      const double parts = static_cast<double>((w & 0xffff) + (w >> 16 & 0xffff) + (w >> 32 & 0xffff) + (w >> 48));
+      values[i] = (parts - 131070) * (std::sqrt(3.0) / 65536);
+    }
+    return Tensor(values, shape).cast(spec.dtype);
+  }
+  std::vector<int64_t> values(count);
+  const size_t row = shape.empty() ? 1 : static_cast<size_t>(std::max<int64_t>(1, shape.back()));
+  for (size_t i = 0; i < count; ++i) {
+    if (spec.dtype == DType::boolean || spec.name.find("mask") != std::string::npos) {
+      values[i] = 1;
+    } else if (spec.name == "token_type_ids") {
+      values[i] = 0;
+    } else if (spec.name == "position_ids") {
+      values[i] = past + static_cast<int64_t>(i % row);
+    } else if (bit_width(spec.dtype) == 8) {
+      values[i] = static_cast<int64_t>(word(seed, i) & 0xff);
+    } else {
+      values[i] = static_cast<int64_t>(word(seed, i) % static_cast<uint64_t>(vocabulary));
+    }
+  }
+  return Tensor(values, shape).cast(spec.dtype);
+}
+
+}  // namespace
+
+std::map<std::string, int64_t> parse_extents(const std::vector<std::string>& pairs) {
+  std::map<std::string, int64_t> extents;
+  for (const std::string& pair : pairs) {
+    const size_t at = pair.find('=');
+    const std::string value = at == std::string::npos ? "" : pair.substr(at + 1);
+    if (at == 0 || value.empty() || value.size() > 12 || value.find_first_not_of("0123456789") != std::string::npos) {
+      refuse("--dim wants NAME=VALUE, got " + pair);
+    }
+    extents[pair.substr(0, at)] = std::stoll(value);
+  }
+  return extents;
+}
+
+TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments) {
+  TensorMap inputs;
+  for (const std::string& assignment : assignments) {
+    const size_t at = assignment.find('=');
+    if (at == std::string::npos || at == 0) refuse("-i wants NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, got " + assignment);
+    const std::string name = assignment.substr(0, at), value = assignment.substr(at + 1);
+    const ValueSpec* spec = nullptr;
+    for (const ValueSpec& s : model.inputs()) spec = s.name == name ? &s : spec;
+    if (value.ends_with(".npy") || value.ends_with(".pb")) {
+      inputs[name] = read_value(value, spec);
+      continue;
+    }
+    if (!spec) {
+      std::string all;
+      for (const ValueSpec& s : model.inputs()) all += (all.empty() ? "" : ", ") + s.name;
+      refuse("there is no input " + name + "; the model has " + all);
+    }
+    const json parsed = json::parse(value, nullptr, false);
+    if (parsed.is_discarded()) refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + value.substr(0, 80));
+    try {
+      inputs[name] = tensor_of(parsed, spec->dtype);
+    } catch (Error& error) {
+      throw error.in("input " + name);
+    }
+  }
+  return inputs;
+}
+
+std::vector<std::string> numbered_files(const std::string& folder, const std::string& stem) {
+  std::vector<std::string> files;
+  for (size_t i = 0;; ++i) {
+    const std::string path = folder + "/" + stem + "_" + std::to_string(i) + ".pb";
+    if (!fs::exists(path)) return files;
+    files.push_back(path);
+  }
+}
+
+const ValueSpec* spec_for(const std::vector<ValueSpec>& specs, const std::string& path, size_t position) {
+  const std::string name = value_name(path);
+  for (const ValueSpec& spec : specs) {
+    if (!name.empty() && spec.name == name) return &spec;
+  }
+  return position < specs.size() ? &specs[position] : nullptr;
+}
+
+TensorMap read_data_set(const Model& model, const std::string& folder) {
+  TensorMap inputs;
+  const std::vector<std::string> files = numbered_files(folder, "input");
+  for (size_t i = 0; i < files.size(); ++i) {
+    const ValueSpec* spec = spec_for(model.inputs(), files[i], i);
+    if (!spec) throw Error(ErrorCode::invalid_input, "the model has no input for " + files[i]);
+    inputs[spec->name] = read_value(files[i], spec);
+  }
+  return inputs;
+}
+
+TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary) {
+  extents.try_emplace("batch_size", 1);
+  extents.try_emplace("past_sequence_length", 0);
+  if (extents.contains("sequence_length")) {
+    extents.try_emplace("total_sequence_length", extents["past_sequence_length"] + extents["sequence_length"]);
+  }
+  TensorMap inputs;
+  for (const ValueSpec& spec : model.inputs()) {
+    if (spec.optional) continue;
+    if (spec.kind != Value::Kind::tensor || spec.dtype == DType::string) refuse("input " + spec.name + " cannot be generated; give one with -i");
+    Shape shape;
+    for (const ValueSpec::Dim& d : spec.shape) shape.push_back(extent_of(d, extents, spec.name));
+    inputs[spec.name] = generated(spec, shape, extents["past_sequence_length"], vocabulary);
+  }
+  return inputs;
+}
+
+}  // namespace transmuter::cli

@@ -1,0 +1,258 @@
+// `transmuter test`: ONNX-standard case folders, every data set of a case through one compiled model.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "commands.h"
+#include "compare.h"
+#include "inputs.h"
+
+namespace transmuter::cli {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+struct TestOptions {
+  EngineOptions engine;
+  std::vector<std::string> folders;
+  std::string filter;
+  std::string exceptions;
+  std::string report;
+  int jobs = 1;
+  bool verbose = false;
+};
+
+struct Outcome {
+  bool passed = false;
+  std::string reason;
+  RunStats stats;
+  double seconds = 0;
+};
+
+json read_meta(const fs::path& folder) {
+  std::ifstream file(folder / "meta.json");
+  if (!file) return json::object();
+  json meta = json::parse(file, nullptr, false);
+  if (meta.is_discarded()) throw Error(ErrorCode::invalid_input, "meta.json is not JSON");
+  return meta;
+}
+
+Tolerance tolerance_of(const json& meta, size_t data_set, const std::string& output) {
+  Tolerance t;
+  auto read = [&](const json& from) {
+    t.atol = from.value("atol", t.atol);
+    t.rtol = from.value("rtol", t.rtol);
+    t.int_atol = from.value("int_atol", t.int_atol);
+    t.rel_l2 = from.value("rel_l2", t.rel_l2);
+    t.flat_stride = from.value("flat_stride", t.flat_stride);
+  };
+  read(meta);
+  if (meta.value("compare", "") == "shape_only") t.mode = Tolerance::Mode::shape_only;
+  if (meta.value("expect", "") == "random") t.mode = Tolerance::Mode::random;
+  const json sets = meta.value("data_sets", json::array());
+  if (data_set < sets.size() && sets[data_set].is_array()) {
+    for (const json& entry : sets[data_set]) {
+      if (entry.value("name", "") == output) read(entry);
+    }
+  }
+  return t;
+}
+
+std::string model_path(const fs::path& folder, const json& meta) { return (folder / meta.value("model", "model.onnx")).string(); }
+
+// "" when all outputs of a data set agree.
+std::string run_data_set(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta, size_t set) {
+  const std::string path = folder.string();
+  const TensorMap outputs = run(read_data_set(model, path));
+  const std::vector<std::string> files = numbered_files(path, "output");
+  for (size_t i = 0; i < files.size(); ++i) {
+    const ValueSpec* spec = spec_for(model.outputs(), files[i], i);
+    if (!spec) return "the model has no output for " + files[i];
+    const auto got = outputs.find(spec->name);
+    if (got == outputs.end()) return "output " + spec->name + " is missing";
+    std::optional<Tensor> mask;
+    const std::string mask_file = path + "/mask_" + std::to_string(i) + ".pb";
+    if (fs::exists(mask_file)) mask = read_value(mask_file).tensor.aligned().cast(DType::boolean);
+    const Value expected = read_value(files[i], spec);
+    const std::string difference = compare(expected, got->second, tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
+    if (!difference.empty()) return "data set " + std::to_string(set) + ", output " + spec->name + ": " + difference;
+  }
+  return "";
+}
+
+std::string run_sets(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta) {
+  for (size_t set = 0;; ++set) {
+    const fs::path data = folder / ("test_data_set_" + std::to_string(set));
+    if (!fs::exists(data)) return "";
+    const std::string difference = run_data_set(model, run, data, meta, set);
+    if (!difference.empty()) return difference;
+  }
+}
+
+Outcome run_case(const fs::path& folder, const TestOptions& options) {
+  Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  json meta;
+  std::optional<CompiledModel> run;
+  try {
+    meta = read_meta(folder);
+    const Model model = Model::load(model_path(folder, meta));
+    CompileOptions compile;
+    compile.backend = options.engine.backend;
+    compile.threads = options.engine.threads;
+    compile.passes = !options.engine.no_passes;
+    run = model.compile(compile);
+    outcome.reason = run_sets(model, *run, folder, meta);
+    outcome.passed = outcome.reason.empty();
+    if (meta.value("expect", "match") == "error") {
+      outcome.passed = meta.value("lenient_ok", false) && outcome.passed;
+      if (!outcome.passed) outcome.reason = "must fail with a clear error, but ran";
+    }
+  } catch (const Error& error) {
+    outcome.reason = error.what();
+    outcome.passed = meta.value("expect", "match") == "error" || meta.value("accept_error", false);
+    for (const json& words : meta.value("must_mention", json::array())) {
+      if (outcome.reason.find(words.get<std::string>()) == std::string::npos) {
+        outcome.passed = false;
+        outcome.reason = "the error does not mention \"" + words.get<std::string>() + "\": " + outcome.reason;
+      }
+    }
+    if (error.code() == ErrorCode::internal) outcome.passed = false;
+  } catch (const std::exception& error) {
+    outcome.reason = std::string("not a tm::Error: ") + error.what();
+  }
+  if (run) outcome.stats = run->stats();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (outcome.passed && meta.contains("time_limit_s") && outcome.seconds > meta["time_limit_s"].get<double>()) {
+    outcome.passed = false;
+    outcome.reason = "took " + std::to_string(outcome.seconds) + " s";
+  }
+  return outcome;
+}
+
+bool is_case(const fs::path& folder) { return fs::exists(folder / "model.onnx") || fs::exists(folder / "meta.json"); }
+
+std::vector<fs::path> find_cases(const TestOptions& options) {
+  std::vector<fs::path> cases;
+  auto add = [&](auto&& self, const fs::path& folder, int depth) -> void {
+    if (is_case(folder)) {
+      if (options.filter.empty() || folder.filename().string().find(options.filter) != std::string::npos) cases.push_back(folder);
+      return;
+    }
+    if (depth == 0) return;
+    std::vector<fs::path> inner;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.is_directory()) inner.push_back(entry.path());
+    }
+    std::sort(inner.begin(), inner.end());
+    for (const fs::path& path : inner) self(self, path, depth - 1);
+  };
+  for (const std::string& folder : options.folders) {
+    if (!fs::is_directory(folder)) throw Error(ErrorCode::not_found, "no folder " + folder);
+    add(add, folder, 3);
+  }
+  return cases;
+}
+
+// Lines `SUITE/CASE BACKEND REASON`, '*' for any backend; '#' starts a comment.
+std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
+  std::map<std::string, std::string> exceptions;
+  if (options.exceptions.empty()) return exceptions;
+  std::ifstream file(options.exceptions);
+  if (!file) throw Error(ErrorCode::not_found, "no file " + options.exceptions);
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string name, backend, reason;
+    words >> name >> backend;
+    std::getline(words, reason);
+    if (reason.size() < 2) throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
+    if (backend == "*" || backend == options.engine.backend) exceptions[name] = reason.substr(1);
+  }
+  return exceptions;
+}
+
+std::string case_name(const fs::path& folder) { return (folder.parent_path().filename() / folder.filename()).string(); }
+
+void run_tests(const TestOptions& options) {
+  const std::vector<fs::path> cases = find_cases(options);
+  const auto exceptions = read_exceptions(options);
+  std::vector<Outcome> outcomes(cases.size());
+  std::atomic<size_t> next{0};
+  std::mutex printing;
+  const bool progress = options.verbose;
+  auto work = [&] {
+    for (size_t i; (i = next++) < cases.size();) {
+      if (progress) {
+        const std::lock_guard<std::mutex> lock(printing);
+        std::fprintf(stderr, "run %s\n", case_name(cases[i]).c_str());
+      }
+      outcomes[i] = run_case(cases[i], options);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < options.jobs; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+
+  size_t passed = 0, failed = 0, skipped = 0;
+  json report = json::array();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::string name = case_name(cases[i]);
+    const Outcome& o = outcomes[i];
+    const auto exception = exceptions.find(name);
+    if (!options.report.empty()) {
+      report.push_back({{"case", name}, {"passed", o.passed}, {"reason", o.passed ? "" : o.reason}, {"traces", o.stats.traces},
+                        {"breaks", o.stats.breaks}, {"specializations", o.stats.specializations}, {"runs", o.stats.runs},
+                        {"seconds", o.seconds}});
+    }
+    if (options.verbose) {
+      std::printf("%s %s: traces %lld, breaks %lld, specialisations %lld, %.2f s\n", o.passed ? "ok" : "no", name.c_str(),
+                  static_cast<long long>(o.stats.traces), static_cast<long long>(o.stats.breaks),
+                  static_cast<long long>(o.stats.specializations), o.seconds);
+    }
+    if (exception != exceptions.end()) {
+      if (o.passed) {
+        ++failed;
+        std::printf("FAIL %s: passes, but %s lists it (%s)\n", name.c_str(), options.exceptions.c_str(), exception->second.c_str());
+      } else {
+        ++skipped;
+      }
+    } else if (o.passed) {
+      ++passed;
+    } else {
+      ++failed;
+      std::printf("FAIL %s: %s\n", name.c_str(), o.reason.c_str());
+    }
+  }
+  if (!options.report.empty()) std::ofstream(options.report) << report.dump(1) << "\n";
+  std::printf("%zu passed, %zu failed, %zu skipped\n", passed, failed, skipped);
+  if (failed > 0 || cases.empty()) throw Failed{};
+}
+
+}  // namespace
+
+void add_test(CLI::App& app) {
+  auto options = std::make_shared<TestOptions>();
+  CLI::App* command = app.add_subcommand("test", "Run ONNX case folders (model.onnx, test_data_set_N) and compare");
+  command->add_option("folders", options->folders, "case folders, or folders of such")->required();
+  options->engine.add_to(*command);
+  command->add_option("--filter", options->filter, "only cases whose name contains this");
+  command->add_option("--exceptions", options->exceptions, "file of cases that are known to fail: CASE BACKEND REASON");
+  command->add_option("--report", options->report, "write a JSON report here");
+  command->add_option("--jobs", options->jobs, "cases at once")->check(CLI::Range(1, 64));
+  command->add_flag("-v,--verbose", options->verbose, "print every case with its traces and time");
+  command->callback([options] { run_tests(*options); });
+}
+
+}  // namespace transmuter::cli
