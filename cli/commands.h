@@ -1,4 +1,5 @@
-// The subcommands. Each adds itself to the application; its callback throws tm::Error, or Failed after printing its own report.
+// The subcommands. Each adds itself to the application; its callback throws tm::Error, or Failed after printing its own
+// report.
 #pragma once
 
 #include <string>

@@ -47,7 +47,9 @@ std::string compare_floats(const Tensor& expected, const Tensor& got, const Tole
       norm += e[i] * e[i];
     }
     const double relative = std::sqrt(difference) / std::max(std::sqrt(norm), 1e-30);
-    return relative <= tolerance.rel_l2 ? "" : "relative L2 difference " + number(relative) + ", allowed " + number(tolerance.rel_l2);
+    return relative <= tolerance.rel_l2
+               ? ""
+               : "relative L2 difference " + number(relative) + ", allowed " + number(tolerance.rel_l2);
   }
   Worst worst;
   for (size_t i = 0; i < e.size(); ++i) {
@@ -61,7 +63,8 @@ std::string compare_floats(const Tensor& expected, const Tensor& got, const Tole
   return report(worst, expected, number(e[at]), number(g[at]));
 }
 
-std::string compare_integers(const Tensor& expected, const Tensor& got, const Tolerance& tolerance, const Tensor* mask) {
+std::string compare_integers(const Tensor& expected, const Tensor& got, const Tolerance& tolerance,
+                             const Tensor* mask) {
   const bool u64 = expected.dtype() == DType::u64;
   const Tensor ew = u64 ? expected.aligned().bitcast(DType::i64) : expected.aligned().cast(DType::i64);
   const Tensor gw = u64 ? got.aligned().bitcast(DType::i64) : got.aligned().cast(DType::i64);
@@ -92,19 +95,23 @@ std::string compare_random(const Tensor& expected, const Tensor& got) {
   const auto [gm, gs] = moments(got);
   const double slack = 6 * std::max(es, gs) / std::sqrt(static_cast<double>(expected.size())) + 1e-6;
   if (std::fabs(em - gm) > 2 * slack || std::fabs(es - gs) > 3 * slack) {
-    return "another distribution: mean " + number(gm) + ", deviation " + number(gs) + " for " + number(em) + ", " + number(es);
+    return "another distribution: mean " + number(gm) + ", deviation " + number(gs) + " for " + number(em) + ", " +
+           number(es);
   }
   return "";
 }
 
-std::string compare_tensors(const Tensor& expected, const Tensor& full, const Tolerance& tolerance, const Tensor* mask) {
+std::string compare_tensors(const Tensor& expected, const Tensor& full, const Tolerance& tolerance,
+                            const Tensor* mask) {
   Tensor got = full;
-  if (got.dtype() != expected.dtype()) return std::string("expected dtype ") + name(expected.dtype()) + ", got " + name(got.dtype());
+  if (got.dtype() != expected.dtype())
+    return std::string("expected dtype ") + name(expected.dtype()) + ", got " + name(got.dtype());
   if (tolerance.flat_stride > 1) {
     const std::vector<double> all = got.aligned().cast(DType::f64).to_vector<double>();
     std::vector<double> some;
     for (size_t i = 0; i < all.size(); i += static_cast<size_t>(tolerance.flat_stride)) some.push_back(all[i]);
-    if (static_cast<int64_t>(some.size()) != expected.size()) return "expected " + describe(expected) + ", got another size";
+    if (static_cast<int64_t>(some.size()) != expected.size())
+      return "expected " + describe(expected) + ", got another size";
     got = Tensor(some, expected.shape()).cast(expected.dtype());
   }
   if (got.shape() != expected.shape()) return "expected " + describe(expected) + ", got " + describe(got);

@@ -11,12 +11,13 @@ struct Tolerance {
   double atol = 1e-7;
   double rtol = 1e-3;
   int64_t int_atol = 0;
-  double rel_l2 = -1;        // >= 0: floats by relative L2 alone
-  int64_t flat_stride = 1;   // the expected tensor holds every k-th element of the flattened output
+  double rel_l2 = -1;       // >= 0: floats by relative L2 alone
+  int64_t flat_stride = 1;  // the expected tensor holds every k-th element of the flattened output
   enum class Mode : uint8_t { close, shape_only, random } mode = Mode::close;
 };
 
-// "" when they agree; else one line with the worst element: expected, got, where. `mask` (bool or null): compare where true.
+// "" when they agree; else one line with the worst element: expected, got, where. `mask` (bool or null): compare where
+// true.
 std::string compare(const Value& expected, const Value& got, const Tolerance& tolerance, const Tensor* mask = nullptr);
 
 }  // namespace transmuter::cli

@@ -78,7 +78,8 @@ int64_t extent_of(const ValueSpec::Dim& dim, const std::map<std::string, int64_t
       sum += std::stoll(term);
     } else {
       const auto found = extents.find(term);
-      if (found == extents.end()) refuse("extent " + term + " of input " + input + " has no value; pass --dim " + term + "=N");
+      if (found == extents.end())
+        refuse("extent " + term + " of input " + input + " has no value; pass --dim " + term + "=N");
       sum += found->second;
     }
     begin = end + 3;
@@ -135,7 +136,8 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
   TensorMap inputs;
   for (const std::string& assignment : assignments) {
     const size_t at = assignment.find('=');
-    if (at == std::string::npos || at == 0) refuse("-i wants NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, got " + assignment);
+    if (at == std::string::npos || at == 0)
+      refuse("-i wants NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, got " + assignment);
     const std::string name = assignment.substr(0, at), value = assignment.substr(at + 1);
     const ValueSpec* spec = nullptr;
     for (const ValueSpec& s : model.inputs()) spec = s.name == name ? &s : spec;
@@ -149,7 +151,8 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
       refuse("there is no input " + name + "; the model has " + all);
     }
     const json parsed = json::parse(value, nullptr, false);
-    if (parsed.is_discarded()) refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + value.substr(0, 80));
+    if (parsed.is_discarded())
+      refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + value.substr(0, 80));
     try {
       inputs[name] = tensor_of(parsed, spec->dtype);
     } catch (Error& error) {
@@ -196,7 +199,8 @@ TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> ex
   TensorMap inputs;
   for (const ValueSpec& spec : model.inputs()) {
     if (spec.optional) continue;
-    if (spec.kind != Value::Kind::tensor || spec.dtype == DType::string) refuse("input " + spec.name + " cannot be generated; give one with -i");
+    if (spec.kind != Value::Kind::tensor || spec.dtype == DType::string)
+      refuse("input " + spec.name + " cannot be generated; give one with -i");
     Shape shape;
     for (const ValueSpec::Dim& d : spec.shape) shape.push_back(extent_of(d, extents, spec.name));
     inputs[spec.name] = generated(spec, shape, extents["past_sequence_length"], vocabulary);

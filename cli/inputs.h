@@ -9,7 +9,8 @@
 
 namespace transmuter::cli {
 
-// Each of `assignments` is NAME=FILE.npy, NAME=FILE.pb or NAME=JSON (nested lists of numbers, bools or strings). Throws Error.
+// Each of `assignments` is NAME=FILE.npy, NAME=FILE.pb or NAME=JSON (nested lists of numbers, bools or strings). Throws
+// Error.
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments);
 
 // Inputs of a case folder's data set, matched by the names in the files, else by position.
@@ -19,9 +20,9 @@ std::vector<std::string> numbered_files(const std::string& folder, const std::st
 // The spec a .pb file belongs to: by the name inside, else by position; null when there is none.
 const ValueSpec* spec_for(const std::vector<ValueSpec>& specs, const std::string& path, size_t position);
 
-// Deterministic inputs for the given extents by name: SplitMix64 words of seed FNV-1a-64(input name); floats near a standard normal,
-// ids below `vocabulary`, masks of ones, position_ids past + index, token_type_ids zero. batch_size is 1 and past_sequence_length 0
-// unless given; "A + B" is a sum. Throws Error naming an extent that has no value.
+// Deterministic inputs for the given extents by name: SplitMix64 words of seed FNV-1a-64(input name); floats near a
+// standard normal, ids below `vocabulary`, masks of ones, position_ids past + index, token_type_ids zero. batch_size is
+// 1 and past_sequence_length 0 unless given; "A + B" is a sum. Throws Error naming an extent that has no value.
 TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary);
 // NAME=VALUE pairs.
 std::map<std::string, int64_t> parse_extents(const std::vector<std::string>& pairs);

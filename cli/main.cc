@@ -9,7 +9,9 @@ namespace transmuter::cli {
 
 void EngineOptions::add_to(CLI::App& command) {
   command.add_option("--backend", backend, "cpu, reference")->capture_default_str();
-  command.add_option("--threads", threads, "threads to use; 0: one per core")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", threads, "threads to use; 0: one per core")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command.add_flag("--no-passes", no_passes, "leave programs as traced");
 }
 
@@ -25,7 +27,6 @@ int main(int argc, char** argv) {
   cli::add_bench(app);
   cli::add_export(app);
   cli::add_ops(app);
-  cli::add_embed(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

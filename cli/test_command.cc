@@ -68,10 +68,13 @@ Tolerance tolerance_of(const json& meta, size_t data_set, const std::string& out
   return t;
 }
 
-std::string model_path(const fs::path& folder, const json& meta) { return (folder / meta.value("model", "model.onnx")).string(); }
+std::string model_path(const fs::path& folder, const json& meta) {
+  return (folder / meta.value("model", "model.onnx")).string();
+}
 
 // "" when all outputs of a data set agree.
-std::string run_data_set(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta, size_t set) {
+std::string run_data_set(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta,
+                         size_t set) {
   const std::string path = folder.string();
   const TensorMap outputs = run(read_data_set(model, path));
   const std::vector<std::string> files = numbered_files(path, "output");
@@ -84,7 +87,8 @@ std::string run_data_set(const Model& model, const CompiledModel& run, const fs:
     const std::string mask_file = path + "/mask_" + std::to_string(i) + ".pb";
     if (fs::exists(mask_file)) mask = read_value(mask_file).tensor.aligned().cast(DType::boolean);
     const Value expected = read_value(files[i], spec);
-    const std::string difference = compare(expected, got->second, tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
+    const std::string difference =
+        compare(expected, got->second, tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
     if (!difference.empty()) return "data set " + std::to_string(set) + ", output " + spec->name + ": " + difference;
   }
   return "";
@@ -146,7 +150,8 @@ std::vector<fs::path> find_cases(const TestOptions& options) {
   std::vector<fs::path> cases;
   auto add = [&](auto&& self, const fs::path& folder, int depth) -> void {
     if (is_case(folder)) {
-      if (options.filter.empty() || folder.filename().string().find(options.filter) != std::string::npos) cases.push_back(folder);
+      if (options.filter.empty() || folder.filename().string().find(options.filter) != std::string::npos)
+        cases.push_back(folder);
       return;
     }
     if (depth == 0) return;
@@ -176,7 +181,8 @@ std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
     std::string name, backend, reason;
     words >> name >> backend;
     std::getline(words, reason);
-    if (reason.size() < 2) throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
+    if (reason.size() < 2)
+      throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
     if (backend == "*" || backend == options.engine.backend) exceptions[name] = reason.substr(1);
   }
   return exceptions;
@@ -212,19 +218,25 @@ void run_tests(const TestOptions& options) {
     const Outcome& o = outcomes[i];
     const auto exception = exceptions.find(name);
     if (!options.report.empty()) {
-      report.push_back({{"case", name}, {"passed", o.passed}, {"reason", o.passed ? "" : o.reason}, {"traces", o.stats.traces},
-                        {"breaks", o.stats.breaks}, {"specializations", o.stats.specializations}, {"runs", o.stats.runs},
+      report.push_back({{"case", name},
+                        {"passed", o.passed},
+                        {"reason", o.passed ? "" : o.reason},
+                        {"traces", o.stats.traces},
+                        {"breaks", o.stats.breaks},
+                        {"specializations", o.stats.specializations},
+                        {"runs", o.stats.runs},
                         {"seconds", o.seconds}});
     }
     if (options.verbose) {
-      std::printf("%s %s: traces %lld, breaks %lld, specialisations %lld, %.2f s\n", o.passed ? "ok" : "no", name.c_str(),
-                  static_cast<long long>(o.stats.traces), static_cast<long long>(o.stats.breaks),
+      std::printf("%s %s: traces %lld, breaks %lld, specialisations %lld, %.2f s\n", o.passed ? "ok" : "no",
+                  name.c_str(), static_cast<long long>(o.stats.traces), static_cast<long long>(o.stats.breaks),
                   static_cast<long long>(o.stats.specializations), o.seconds);
     }
     if (exception != exceptions.end()) {
       if (o.passed) {
         ++failed;
-        std::printf("FAIL %s: passes, but %s lists it (%s)\n", name.c_str(), options.exceptions.c_str(), exception->second.c_str());
+        std::printf("FAIL %s: passes, but %s lists it (%s)\n", name.c_str(), options.exceptions.c_str(),
+                    exception->second.c_str());
       } else {
         ++skipped;
       }

@@ -55,6 +55,8 @@ class CompiledModel {
   // Inputs by name -> outputs by name. Throws Error(invalid_input) for a missing, unknown or mistyped input. May be
   // called from several threads at once.
   TensorMap operator()(const TensorMap& inputs) const;
+  // Traces (if no trace fits) without running; breaks still run what leads up to them.
+  void trace(const TensorMap& inputs) const;
   RunStats stats() const;
   // The traces made so far as text: segments, guards, assertions, known values, breaks, specialisations.
   std::string trace_text() const;
@@ -85,6 +87,8 @@ class Model {
   const std::vector<ValueSpec>& inputs() const;
   const std::vector<ValueSpec>& outputs() const;
   ModelSummary summary() const;
+  // An integer of the file's metadata properties ("vocab_size").
+  int64_t metadata_integer(const std::string& key, int64_t otherwise) const;
   CompiledModel compile(const CompileOptions& options = {}) const;
   TensorMap run(const TensorMap& inputs, const std::string& backend = "cpu") const;
 

@@ -182,6 +182,17 @@ TensorMap CompiledModel::Impl::run(const TensorMap& inputs) const try {
 
 TensorMap CompiledModel::operator()(const TensorMap& inputs) const { return impl_->run(inputs); }
 
+void CompiledModel::Impl::ensure_trace(const TensorMap& inputs) const try {
+  const std::vector<Value> values = by_position(inputs);
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!find(values)) trace(values);
+} catch (Error& error) {
+  if (!model->model.path.empty()) error.in("file " + model->model.path);
+  throw;
+}
+
+void CompiledModel::trace(const TensorMap& inputs) const { impl_->ensure_trace(inputs); }
+
 RunStats CompiledModel::stats() const {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->stats;

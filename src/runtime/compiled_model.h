@@ -30,6 +30,7 @@ struct CompiledModel::Impl {
 
   std::vector<Value> by_position(const TensorMap& inputs) const;  // checked against the declared inputs
   TensorMap run(const TensorMap& inputs) const;
+  void ensure_trace(const TensorMap& inputs) const;
   std::unique_ptr<Executable> compile(const ir::Program& program) const;
 
  private:

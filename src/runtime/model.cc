@@ -1,4 +1,4 @@
-#include <set>
+#include <charconv>
 
 #include "base/strings.h"
 #include "onnx/tensor_proto.h"
@@ -110,6 +110,14 @@ ModelSummary Model::summary() const {
     bytes += static_cast<int64_t>(tensor.nbytes());
   }
   return summary;
+}
+
+int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const {
+  const auto found = impl_->model.metadata.find(key);
+  if (found == impl_->model.metadata.end()) return otherwise;
+  int64_t value = 0;
+  const char* end = found->second.data() + found->second.size();
+  return std::from_chars(found->second.data(), end, value).ptr == end ? value : otherwise;
 }
 
 CompiledModel Model::compile(const CompileOptions& options) const {

@@ -1,0 +1,130 @@
+// `transmuter bench`: latency, start-up and memory of one model on generated inputs.
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "inputs.h"
+
+namespace transmuter::cli {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+struct BenchOptions {
+  EngineOptions engine;
+  std::string model;
+  std::vector<std::string> extents;
+  std::string data_set;
+  double seconds = 2;
+  int64_t vocabulary = 0;
+  bool as_json = false;
+};
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double cpu_ms() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+// Peak resident memory of this process in MB.
+double peak_rss_mb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(q * static_cast<double>(sorted.size())))];
+}
+
+void bench(const BenchOptions& options) {
+  const Clock::time_point start = Clock::now();
+  const Model model = Model::load(options.model);
+  const double load_ms = ms_since(start);
+  CompileOptions compile;
+  compile.backend = options.engine.backend;
+  compile.threads = options.engine.threads;
+  compile.passes = !options.engine.no_passes;
+  const CompiledModel run = model.compile(compile);
+  const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : model.metadata_integer("vocab_size", 100);
+  const TensorMap inputs = options.data_set.empty()
+                               ? generated_inputs(model, parse_extents(options.extents), vocabulary)
+                               : read_data_set(model, options.data_set);
+
+  const Clock::time_point first = Clock::now();
+  run(inputs);
+  const double first_ms = ms_since(first);
+  std::vector<double> times;
+  const double cpu_start = cpu_ms();
+  const Clock::time_point loop = Clock::now();
+  while (times.size() < 3 || (ms_since(loop) < options.seconds * 1e3 && times.size() < 1000000)) {
+    const Clock::time_point begin = Clock::now();
+    run(inputs);
+    times.push_back(ms_since(begin));
+  }
+  const double cpu = (cpu_ms() - cpu_start) / static_cast<double>(times.size());
+  std::sort(times.begin(), times.end());
+  const RunStats stats = run.stats();
+  const double median = quantile(times, 0.5);
+  if (options.as_json) {
+    const json out = {{"model", options.model},
+                      {"backend", options.engine.backend},
+                      {"threads", options.engine.threads},
+                      {"runs", times.size()},
+                      {"min_ms", times.front()},
+                      {"median_ms", median},
+                      {"p90_ms", quantile(times, 0.9)},
+                      {"p99_ms", quantile(times, 0.99)},
+                      {"cpu_ms", cpu},
+                      {"load_ms", load_ms},
+                      {"compile_ms", stats.trace_ms + stats.compile_ms},
+                      {"first_run_ms", first_ms},
+                      {"traces", stats.traces},
+                      {"peak_rss_mb", peak_rss_mb()}};
+    std::printf("%s\n", out.dump().c_str());
+    return;
+  }
+  std::printf("latency     min %.3f ms, median %.3f ms, p99 %.3f ms over %zu runs (CPU %.3f ms a run)\n", times.front(),
+              median, quantile(times, 0.99), times.size(), cpu);
+  std::printf("throughput  %.1f runs/s\n", 1e3 / median);
+  std::printf("start       load %.1f ms, trace %.1f ms, compile %.1f ms, first run %.1f ms\n", load_ms, stats.trace_ms,
+              stats.compile_ms, first_ms);
+  std::printf("memory      peak %.1f MB\n", peak_rss_mb());
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Time a model on generated inputs");
+  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
+  command->add_option("--from-case", options->data_set, "a test_data_set_N folder to take the inputs from");
+  command->add_option("--seconds", options->seconds, "how long to measure")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--vocab", options->vocabulary,
+                      "ids are drawn below this (default: the model's vocab_size, else 100)");
+  command->add_flag("--json", options->as_json, "one JSON object on one line");
+  options->engine.add_to(*command);
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace transmuter::cli

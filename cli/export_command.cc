@@ -1,0 +1,93 @@
+// `transmuter export --stablehlo` and `transmuter ops`.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "inputs.h"
+
+namespace transmuter::cli {
+
+namespace {
+
+struct ExportOptions {
+  EngineOptions engine;
+  std::string model;
+  std::vector<std::string> extents;
+  std::string data_set;
+  std::string output;
+  bool stablehlo = false;
+};
+
+void export_model(const ExportOptions& options) {
+  const Model model = Model::load(options.model);
+  CompileOptions compile;
+  compile.backend = "reference";
+  compile.passes = !options.engine.no_passes;
+  const CompiledModel traced = model.compile(compile);
+  traced.trace(options.data_set.empty() ? generated_inputs(model, parse_extents(options.extents), 100)
+                                        : read_data_set(model, options.data_set));
+  const std::string text = traced.stablehlo();
+  if (options.output.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
+  std::ofstream file(options.output, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    std::remove(options.output.c_str());
+    throw Error(ErrorCode::io, "cannot write " + options.output);
+  }
+}
+
+void print_ops(bool as_json, bool markdown) {
+  const std::vector<OperatorInfo> operators = supported_operators();
+  auto versions = [](const OperatorInfo& op) {
+    std::string text;
+    for (int64_t v : op.versions) text += (text.empty() ? "" : ", ") + std::to_string(v);
+    return text;
+  };
+  if (as_json) {
+    nlohmann::json out = nlohmann::json::array();
+    for (const OperatorInfo& op : operators) {
+      out.push_back({{"domain", op.domain}, {"name", op.name}, {"versions", op.versions}, {"notes", op.notes}});
+    }
+    std::printf("%s\n", out.dump().c_str());
+    return;
+  }
+  if (markdown) std::printf("| Domain | Operator | Versions | Notes |\n|---|---|---|---|\n");
+  for (const OperatorInfo& op : operators) {
+    const char* domain = op.domain.empty() ? "ai.onnx" : op.domain.c_str();
+    std::printf(markdown ? "| %s | %s | %s | %s |\n" : "%-14s %-32s %-24s %s\n", domain, op.name.c_str(),
+                versions(op).c_str(), op.notes.c_str());
+  }
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand("export", "Write the traced program as StableHLO text");
+  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_flag("--stablehlo", options->stablehlo, "the text form of the program")->required();
+  command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
+  command->add_option("--from-case", options->data_set, "a test_data_set_N folder whose inputs give the extents");
+  command->add_option("-o,--output", options->output, "file to write; standard output without it");
+  command->add_flag("--no-passes", options->engine.no_passes, "leave the program as traced");
+  command->callback([options] { export_model(*options); });
+}
+
+void add_ops(CLI::App& app) {
+  struct Flags {
+    bool as_json = false, markdown = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("ops", "List the supported operators");
+  command->add_flag("--json", flags->as_json, "a JSON list");
+  command->add_flag("--markdown", flags->markdown, "the table of the guide");
+  command->callback([flags] { print_ops(flags->as_json, flags->markdown); });
+}
+
+}  // namespace transmuter::cli

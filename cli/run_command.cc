@@ -1,0 +1,122 @@
+// `transmuter run`: one run; a summary of each output, or .npy files.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.h"
+#include "inputs.h"
+
+namespace transmuter::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct RunOptions {
+  EngineOptions engine;
+  std::string model;
+  std::vector<std::string> inputs;
+  std::string data_set;
+  std::string output;
+  bool eager = false;
+};
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string summary(const Tensor& t) {
+  std::string text = std::string(name(t.dtype())) + " " + shape_text(t.shape());
+  if (t.dtype() == DType::string) {
+    for (int64_t i = 0; i < std::min<int64_t>(t.size(), 4); ++i)
+      text += (i ? ", \"" : "  \"") + t.strings()[static_cast<size_t>(i)] + "\"";
+    return text;
+  }
+  if (t.size() == 0 || is_complex(t.dtype())) return text;
+  const std::vector<double> v = t.aligned().cast(DType::f64).to_vector<double>();
+  double low = v[0], high = v[0], sum = 0;
+  for (double x : v) {
+    low = std::min(low, x);
+    high = std::max(high, x);
+    sum += x;
+  }
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "  min %.6g  max %.6g  mean %.6g  first", low, high,
+                sum / static_cast<double>(v.size()));
+  text += numbers;
+  for (size_t i = 0; i < std::min<size_t>(v.size(), 4); ++i) {
+    std::snprintf(numbers, sizeof numbers, " %.6g", v[i]);
+    text += numbers;
+  }
+  return text;
+}
+
+void print_value(const std::string& label, const Value& value) {
+  if (value.is_tensor()) {
+    std::printf("%s: %s\n", label.c_str(), summary(value.tensor).c_str());
+    return;
+  }
+  std::printf("%s: %zu elements\n", label.c_str(), value.items.size());
+  for (size_t i = 0; i < value.items.size(); ++i)
+    print_value("  " + label + "[" + std::to_string(i) + "]", value.items[i]);
+}
+
+// '/' in names becomes '_'. Everything is written beside the folder first, so that a failure leaves nothing behind.
+void write_outputs(const TensorMap& outputs, const std::string& folder) {
+  const fs::path target(folder);
+  const bool existed = fs::exists(target);
+  if (existed && !fs::is_directory(target)) throw Error(ErrorCode::io, folder + " is not a folder");
+  std::vector<fs::path> written;
+  std::error_code ignored;
+  try {
+    fs::create_directories(target);
+    for (const auto& [name, value] : outputs) {
+      if (!value.is_tensor())
+        throw Error(ErrorCode::unsupported, "output " + name + " is not a tensor; .npy holds tensors only");
+      std::string file = name;
+      std::replace(file.begin(), file.end(), '/', '_');
+      written.push_back(target / (file + ".npy"));
+      write_npy(written.back().string(), value.tensor);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ErrorCode::io, std::string("cannot write to ") + folder + ": " + error.code().message());
+  } catch (...) {
+    for (const fs::path& path : written) fs::remove(path, ignored);
+    if (!existed) fs::remove(target, ignored);
+    throw;
+  }
+}
+
+void run_model(const RunOptions& options) {
+  const Model model = Model::load(options.model);
+  TensorMap inputs;
+  if (!options.data_set.empty()) inputs = read_data_set(model, options.data_set);
+  for (auto& [name, value] : read_inputs(model, options.inputs)) inputs[name] = value;
+  CompileOptions compile;
+  compile.backend = options.engine.backend;
+  compile.threads = options.engine.threads;
+  compile.passes = !options.engine.no_passes;
+  const TensorMap outputs = options.eager ? model.run(inputs, options.engine.backend) : model.compile(compile)(inputs);
+  if (!options.output.empty()) return write_outputs(outputs, options.output);
+  for (const ValueSpec& spec : model.outputs()) print_value(spec.name, outputs.at(spec.name));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Run a model once");
+  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("-i,--input", options->inputs, "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON");
+  command->add_option("--data-set", options->data_set, "a test_data_set_N folder to take the inputs from");
+  command->add_option("-o,--output", options->output, "folder for OUTPUT.npy files; without it a summary is printed");
+  command->add_flag("--eager", options->eager, "operator by operator, nothing compiled");
+  options->engine.add_to(*command);
+  command->callback([options] { run_model(*options); });
+}
+
+}  // namespace transmuter::cli
