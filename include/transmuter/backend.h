@@ -13,7 +13,7 @@ namespace transmuter {
 
 namespace ir {
 class Program;
-struct Primitive;
+struct Op;
 }  // namespace ir
 class Bindings;
 
@@ -59,7 +59,7 @@ class Backend {
   virtual std::string name() const = 0;
   virtual Capabilities capabilities() const = 0;
   // A composite that this backend runs as it is; any other is inlined before compile().
-  virtual bool takes_composite(const ir::Primitive& composite) const = 0;
+  virtual bool takes_composite(const ir::Program& program, const ir::Op& op) const = 0;
   virtual Buffer upload(const Tensor& tensor) const = 0;
   virtual Tensor download(const Buffer& buffer) const = 0;
   virtual std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const = 0;

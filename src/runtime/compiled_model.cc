@@ -116,9 +116,10 @@ std::shared_ptr<const Trace> CompiledModel::Impl::find(const std::vector<Value>&
 }
 
 std::unique_ptr<Executable> CompiledModel::Impl::compile(const ir::Program& program) const {
-  const Backend* target = backend.get();
-  const ir::Program ready = ir::run_pipeline(program, options.passes,
-                                             [target](const ir::Primitive& p) { return target->takes_composite(p); });
+  ir::PipelineOptions pipeline;
+  pipeline.optimize = options.passes;
+  pipeline.keep = [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); };
+  const ir::Program ready = ir::run_pipeline(program, pipeline);
   return backend->compile(ready, backend_options);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "ir/passes/pipeline.h"
+#include "ir/primitive.h"
 #include "ops/registry.h"
 #include "runtime/execute.h"
 #include "runtime/tracer.h"
@@ -19,7 +21,11 @@ const Value* Environment::find(const std::string& name) const {
 namespace {
 
 std::unique_ptr<Executable> compile_reference(const void* backend, const ir::Program& program) {
-  return static_cast<const Backend*>(backend)->compile(program, {});
+  const auto& reference = *static_cast<const Backend*>(backend);
+  ir::PipelineOptions pipeline;
+  pipeline.optimize = false;
+  pipeline.keep = [&](const ir::Program& p, const ir::Op& op) { return reference.takes_composite(p, op); };
+  return reference.compile(ir::run_pipeline(program, pipeline), {});
 }
 
 // Lowers the node with every input a constant and evaluates what came of it.
@@ -53,7 +59,8 @@ std::vector<Value> run_lowered(const onnx::Node& node, const std::vector<Value>&
   std::unique_ptr<Trace> trace = Tracer(graph, options).trace(given);
   for (auto& step : trace->steps) {
     if (auto* segment = std::get_if<Segment>(&step); segment && !segment->executable) {
-      segment->executable = reference->compile(*segment->program, {});
+      const ShapeScope::Enter enter(trace->scope);
+      segment->executable = compile_reference(reference.get(), *segment->program);
     }
   }
   Bindings bindings(trace->scope);

@@ -31,7 +31,9 @@ class ReferenceBackend : public Backend {
   Capabilities capabilities() const override {
     return {.symbolic_shapes = true, .data_dependent_extents = true, .host_memory = true};
   }
-  bool takes_composite(const ir::Primitive& composite) const override { return composite.evaluate != nullptr; }
+  bool takes_composite(const ir::Program&, const ir::Op& op) const override {
+    return op.primitive->evaluate != nullptr;
+  }
   Buffer upload(const Tensor& tensor) const override { return {tensor, nullptr, false}; }
   Tensor download(const Buffer& buffer) const override { return buffer.host; }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions&) const override {
