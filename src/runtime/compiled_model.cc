@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/strings.h"
+#include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
 #include "ir/primitive.h"
 #include "ir/print.h"
@@ -116,10 +117,10 @@ std::shared_ptr<const Trace> CompiledModel::Impl::find(const std::vector<Value>&
 }
 
 std::unique_ptr<Executable> CompiledModel::Impl::compile(const ir::Program& program) const {
-  ir::PipelineOptions pipeline;
-  pipeline.optimize = options.passes;
-  pipeline.keep = [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); };
-  const ir::Program ready = ir::run_pipeline(program, pipeline);
+  ir::Program ready = options.passes ? ir::run_passes(program, ir::standard_passes()) : program;
+  ready = ir::inline_composites(
+      ready, [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); });
+  if (options.passes) ready = ir::run_passes(ready, ir::standard_passes());
   return backend->compile(ready, backend_options);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "ir/passes/pipeline.h"
+#include "ir/passes/inline_composites.h"
 #include "ir/primitive.h"
 #include "ops/registry.h"
 #include "runtime/execute.h"
@@ -22,10 +22,8 @@ namespace {
 
 std::unique_ptr<Executable> compile_reference(const void* backend, const ir::Program& program) {
   const auto& reference = *static_cast<const Backend*>(backend);
-  ir::PipelineOptions pipeline;
-  pipeline.optimize = false;
-  pipeline.keep = [&](const ir::Program& p, const ir::Op& op) { return reference.takes_composite(p, op); };
-  return reference.compile(ir::run_pipeline(program, pipeline), {});
+  auto keep = [&](const ir::Program& p, const ir::Op& op) { return reference.takes_composite(p, op); };
+  return reference.compile(ir::inline_composites(program, keep), {});
 }
 
 // Lowers the node with every input a constant and evaluates what came of it.
