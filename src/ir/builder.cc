@@ -23,16 +23,20 @@ Value Builder::weight(Tensor tensor, std::string name, bool trainable) {
   return value;
 }
 
+Value Builder::prepared_weight(Type type, std::string name) {
+  Value value = input(std::move(type), std::move(name));
+  program_.parameters_.back().kind = Parameter::Kind::weight;
+  return value;
+}
+
+Program Builder::with_weights(Program program, const std::vector<size_t>& parameters, std::vector<Tensor> weights) {
+  for (size_t i = 0; i < parameters.size(); ++i) program.parameters_.at(parameters[i]).weight = std::move(weights[i]);
+  return program;
+}
+
 const Op* Builder::definition(Value value) const {
   int32_t op = defined_by_[static_cast<size_t>(value.id)];
   return op < 0 ? nullptr : &program_.ops_[static_cast<size_t>(op)];
-}
-
-const Parameter* Builder::parameter_of(Value value) const {
-  for (const Parameter& parameter : program_.parameters_) {
-    if (parameter.value == value) return &parameter;
-  }
-  return nullptr;
 }
 
 const Tensor* Builder::constant_value(Value value) const {

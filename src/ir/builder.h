@@ -21,6 +21,9 @@ class Builder {
   const std::shared_ptr<ShapeScope>& scope() const { return program_.scope_; }
   Value input(Type type, std::string name);
   Value weight(Tensor tensor, std::string name, bool trainable = false);
+  // A weight whose bytes come later (split_weights.h), by with_weights().
+  Value prepared_weight(Type type, std::string name);
+  static Program with_weights(Program program, const std::vector<size_t>& parameters, std::vector<Tensor> weights);
   const Type& type(Value value) const { return program_.types_[static_cast<size_t>(value.id)]; }
   const Dims& shape(Value value) const { return type(value).shape; }
   DType dtype(Value value) const { return type(value).dtype; }
@@ -29,8 +32,6 @@ class Builder {
   const Op* definition(Value value) const;
   // The value of a `constant` op, or null.
   const Tensor* constant_value(Value value) const;
-  // The parameter that a value is (null for results of ops).
-  const Parameter* parameter_of(Value value) const;
 
   // Later ops come from this ONNX node.
   void set_location(std::string label);

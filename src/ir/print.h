@@ -13,6 +13,9 @@ namespace transmuter::ir {
 // The same program always prints the same text.
 std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr);
 
+// The program as it is, composites and symbolic extents included, one op a line: for dumps and tests.
+std::string to_text(const Program& program);
+
 std::string element_type_text(DType dtype);                     // "f32", "i1", "ui8", "complex<f32>"
 std::string tensor_type_text(DType dtype, const Shape& shape);  // "tensor<2x3xf32>"
 std::string array_text(const std::vector<int64_t>& values);     // "array<i64: 1, 2>"

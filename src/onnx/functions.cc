@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "onnx/wire.h"
 
 namespace transmuter::onnx {
 namespace {
 
-// What all inlined nodes may take in memory, roughly. Calls of calls multiply: a small file can ask for 2^25 nodes.
+// Calls of calls multiply: a small file can ask for 2^25 nodes. A model may have this many nodes once its functions are
+// inlined, or kMaxGrowth times those in the file.
+constexpr size_t kMaxNodes = 100000;
+constexpr size_t kMaxGrowth = 32;
+// What inlined nodes may take in memory, roughly: names grow with the calls, attributes are copied.
 constexpr size_t kMaxInlinedBytes = size_t{256} << 20;
-constexpr size_t kMaxCallDepth = 100;
+constexpr size_t kMaxCallDepth = 50;
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_model, sentence); }
 
@@ -22,6 +25,96 @@ std::string describe(const FunctionProto& function) {
 
 using Names = std::unordered_map<std::string, std::string>;  // in the function -> in the model
 using Bound = std::unordered_map<std::string, const AttributeProto*>;
+
+using Key = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
+using Functions = std::map<Key, const FunctionProto*>;
+
+const FunctionProto* find(const Functions& functions, const NodeProto& node) {
+  const auto found = functions.find({node.node.domain, node.node.op_type, node.overload});
+  return found == functions.end() ? nullptr : found->second;
+}
+
+// How large the model gets, found before anything is inlined: each function is measured once.
+class Measure {
+ public:
+  explicit Measure(const Functions& functions) : functions_(functions) {}
+
+  // Throws Error where functions call themselves, or call each other too deep.
+  size_t inlined_nodes(const GraphProto& graph) { return of_nodes(graph.nodes).nodes; }
+  // As the file has them.
+  size_t nodes_in_file(const ModelProto& model) const {
+    size_t count = own_nodes(model.graph->nodes);
+    for (const FunctionProto& function : model.functions) count += own_nodes(function.nodes);
+    return count;
+  }
+
+ private:
+  struct Extent {
+    size_t nodes = 0;  // at most kEnough
+    size_t depth = 0;  // of calls
+    bool measured = false;
+  };
+  static constexpr size_t kEnough = SIZE_MAX / 4;
+
+  template <class Fn>
+  static void each_graph(const NodeProto& node, Fn fn) {
+    for (const AttributeProto& attribute : node.attributes) {
+      if (attribute.graph) fn(*attribute.graph);
+      for (const auto& graph : attribute.graphs) fn(*graph);
+    }
+  }
+
+  static size_t own_nodes(const std::vector<NodeProto>& nodes) {
+    size_t count = nodes.size();
+    for (const NodeProto& node : nodes)
+      each_graph(node, [&](const GraphProto& graph) { count += own_nodes(graph.nodes); });
+    return count;
+  }
+
+  Extent of_nodes(const std::vector<NodeProto>& nodes) {
+    Extent sum;
+    const auto add = [&](const Extent& part) {
+      sum.nodes = std::min(kEnough, sum.nodes + part.nodes);
+      sum.depth = std::max(sum.depth, part.depth);
+    };
+    for (const NodeProto& node : nodes) {
+      within([&] { return onnx::describe(node.node); },
+             [&] {
+               each_graph(node, [&](const GraphProto& graph) { add(of_nodes(graph.nodes)); });
+               const FunctionProto* function = find(functions_, node);
+               add(function ? of_function(*function) : Extent{1, 0, true});
+             });
+    }
+    return sum;
+  }
+
+  Extent of_function(const FunctionProto& function) {
+    const auto [at, added] = extents_.emplace(&function, Extent());
+    if (added) {
+      within([&] { return describe(function); },
+             [&] {
+               if (++open_ > kMaxCallDepth) refuse_depth();
+               Extent extent = of_nodes(function.nodes);
+               --open_;
+               ++extent.depth;
+               if (extent.depth > kMaxCallDepth) refuse_depth();
+               extent.measured = true;
+               extents_[&function] = extent;
+             });
+    } else if (!at->second.measured) {
+      refuse(str(describe(function), " calls itself"));
+    }
+    return extents_[&function];
+  }
+
+  [[noreturn]] static void refuse_depth() {
+    refuse(str("functions call each other more than ", kMaxCallDepth, " deep"));
+  }
+
+  const Functions& functions_;
+  std::unordered_map<const FunctionProto*, Extent> extents_;
+  size_t open_ = 0;
+};
 
 class Inliner {
  public:
@@ -34,29 +127,27 @@ class Inliner {
   }
 
   void run() {
-    if (!functions_.empty()) collect(*model_.graph);
+    if (!functions_.empty()) {
+      Measure measure(functions_);
+      if (measure.inlined_nodes(*model_.graph) > std::max(kMaxNodes, kMaxGrowth * measure.nodes_in_file(model_)))
+        refuse_size();
+      collect(*model_.graph);
+    }
     expand(*model_.graph, model_.opsets);
   }
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string>;
-
   // All value names of the model, so that new ones clash with none.
   void collect(const GraphProto& graph) {
-    for (const ValueInfo& input : graph.inputs) taken_.insert(input.name);
-    for (const NamedTensor& initializer : graph.initializers) taken_.insert(initializer.name);
+    for (const ValueInfo& input : graph.inputs) taken_.emplace(input.name, 2);
+    for (const NamedTensor& initializer : graph.initializers) taken_.emplace(initializer.name, 2);
     for (const NodeProto& node : graph.nodes) {
-      taken_.insert(node.node.outputs.begin(), node.node.outputs.end());
+      for (const std::string& output : node.node.outputs) taken_.emplace(output, 2);
       for (const AttributeProto& attribute : node.attributes) {
         if (attribute.graph) collect(*attribute.graph);
         for (const auto& inner : attribute.graphs) collect(*inner);
       }
     }
-  }
-
-  const FunctionProto* find(const NodeProto& node) const {
-    const auto found = functions_.find({node.node.domain, node.node.op_type, node.overload});
-    return found == functions_.end() ? nullptr : found->second;
   }
 
   // Replaces the calls in `graph`, whose nodes were written for `opsets`.
@@ -87,7 +178,7 @@ class Inliner {
                  if (attribute.graph) expand(*attribute.graph, opsets);
                  for (const auto& inner : attribute.graphs) expand(*inner, opsets);
                }
-               if (const FunctionProto* function = find(node)) return call(node, *function, opsets, out);
+               if (const FunctionProto* function = find(functions_, node)) return call(node, *function, opsets, out);
                node.node.version = version_of(node.node.domain, opsets);
              }
              out.push_back(std::move(node));
@@ -103,15 +194,7 @@ class Inliner {
   }
 
   void call(const NodeProto& caller, const FunctionProto& function, const Opsets& opsets, std::vector<NodeProto>& out) {
-    within([&] { return describe(function); },
-           [&] {
-             if (std::find(active_.begin(), active_.end(), &function) != active_.end())
-               refuse(str(describe(function), " calls itself"));
-             if (active_.size() == kMaxCallDepth) refuse(str("functions call each other ", kMaxCallDepth, " deep"));
-             active_.push_back(&function);
-             inline_call(caller, function, opsets, out);
-             active_.pop_back();
-           });
+    within([&] { return describe(function); }, [&] { inline_call(caller, function, opsets, out); });
   }
 
   void inline_call(const NodeProto& caller, const FunctionProto& function, const Opsets& opsets,
@@ -271,9 +354,16 @@ class Inliner {
     return copy;
   }
 
+  // A name that the model does not have yet. The count starts where the last one ended, so many calls stay cheap.
   std::string fresh(const std::string& prefix, const std::string& name) {
-    std::string candidate = prefix + "/" + name;
-    for (size_t i = 2; !taken_.insert(candidate).second; ++i) candidate = str(prefix, "/", name, "_", i);
+    const std::string base = prefix + "/" + name;
+    std::string candidate = base;
+    bool added = taken_.emplace(base, 2).second;
+    while (!added) {
+      size_t& next = taken_.at(base);
+      candidate = str(base, "_", next++);
+      added = taken_.emplace(candidate, 2).second;
+    }
     charge(2 * candidate.size());
     return candidate;
   }
@@ -303,14 +393,15 @@ class Inliner {
   }
   void charge(size_t bytes) {
     inlined_bytes_ += bytes;
-    if (inlined_bytes_ > kMaxInlinedBytes)
-      throw Error(ErrorCode::unsupported, "the model's functions grow beyond what is allowed when they are inlined");
+    if (inlined_bytes_ > kMaxInlinedBytes) refuse_size();
+  }
+  [[noreturn]] static void refuse_size() {
+    throw Error(ErrorCode::unsupported, "the model's functions grow beyond what is allowed when they are inlined");
   }
 
   ModelProto& model_;
-  std::map<Key, const FunctionProto*> functions_;
-  std::unordered_set<std::string> taken_;
-  std::vector<const FunctionProto*> active_;
+  Functions functions_;
+  std::unordered_map<std::string, size_t> taken_;  // all value names, each with the next suffix to try
   size_t inlined_bytes_ = 0;
   int graph_depth_ = 0;
 };

@@ -18,6 +18,13 @@ constexpr int64_t kNewestOpset = 28;
 // Protobuf lengths have 31 bits; a few writers use the 32nd.
 constexpr size_t kMaxFileBytes = (size_t{1} << 32) - 1;
 
+void check_standard(const Opsets& opsets, const std::string& what) {
+  const auto standard = opsets.find("");
+  if (standard != opsets.end() && standard->second > kNewestOpset)
+    throw Error(ErrorCode::unsupported, str(what, " uses version ", standard->second,
+                                            " of the standard operators; the newest known is ", kNewestOpset));
+}
+
 void check_versions(ModelProto& proto) {
   if (!proto.graph) throw Error(ErrorCode::invalid_model, "there is no graph: this is not an ONNX model");
   if (proto.ir_version < 1)
@@ -27,10 +34,9 @@ void check_versions(ModelProto& proto) {
                 str("the IR version is ", proto.ir_version, ", newer than ", kNewestIrVersion, ", the newest known"));
   // Operator sets came with IR version 3; the operators before are those of version 1.
   if (proto.ir_version < 3) proto.opsets.emplace("", 1);
-  const auto standard = proto.opsets.find("");
-  if (standard != proto.opsets.end() && standard->second > kNewestOpset)
-    throw Error(ErrorCode::unsupported, str("the model uses version ", standard->second,
-                                            " of the standard operators; the newest known is ", kNewestOpset));
+  check_standard(proto.opsets, "the model");
+  for (const FunctionProto& function : proto.functions)
+    check_standard(function.opsets, str("the function \"", function.name, "\""));
 }
 
 Model parse(std::string_view bytes, const Source& source) {

@@ -7,9 +7,14 @@ Copier::Copier(const Program& from, const std::function<bool(const Parameter&)>&
   if (from.scope()) enter_.emplace(from.scope());
   for (const Parameter& parameter : from.parameters()) {
     if (keep && !keep(parameter)) continue;
-    Value value = parameter.kind == Parameter::Kind::weight
-                      ? build_.weight(parameter.weight, parameter.name, parameter.trainable)
-                      : build_.input(from.type(parameter.value), parameter.name);
+    const Type& type = from.type(parameter.value);
+    Value value;
+    if (parameter.kind == Parameter::Kind::input)
+      value = build_.input(type, parameter.name);
+    else if (parameter.weight)
+      value = build_.weight(parameter.weight, parameter.name, parameter.trainable);
+    else
+      value = build_.prepared_weight(type, parameter.name);
     set(parameter.value, value);
   }
 }
