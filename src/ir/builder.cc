@@ -39,6 +39,13 @@ const Op* Builder::definition(Value value) const {
   return op < 0 ? nullptr : &program_.ops_[static_cast<size_t>(op)];
 }
 
+const Parameter* Builder::parameter_of(Value value) const {
+  for (const Parameter& parameter : program_.parameters_) {
+    if (parameter.value == value) return &parameter;
+  }
+  return nullptr;
+}
+
 const Tensor* Builder::constant_value(Value value) const {
   const Op* op = definition(value);
   return op && op->primitive == &prim::constant ? &op->as<ConstantAttributes>().value : nullptr;

@@ -32,6 +32,8 @@ class Builder {
   const Op* definition(Value value) const;
   // The value of a `constant` op, or null.
   const Tensor* constant_value(Value value) const;
+  // The parameter that a value is (null for results of ops).
+  const Parameter* parameter_of(Value value) const;
 
   // Later ops come from this ONNX node.
   void set_location(std::string label);
