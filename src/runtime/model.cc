@@ -133,8 +133,8 @@ CompiledModel Model::compile(const CompileOptions& options) const {
     for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
     if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
     Error error(ErrorCode::unsupported,
-                str(missing.size(), missing.size() == 1 ? " node needs an operator" : " nodes need operators",
-                    " that are not implemented: ", all));
+                str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
+                    " not implemented: ", all));
     if (!impl_->model.path.empty()) error.in("file " + impl_->model.path);
     throw error;
   }
