@@ -98,6 +98,7 @@ TEST(Broadcasting, OfSymbolsNeedsNoGuard) {
   EXPECT_TRUE(t.scope->assertions().empty());
   // Extents of inputs are at least 2, so unequal ones are an error of the run, not a new trace.
   Dim other = t.scope->input_extent(1, 0, 4, "");
+  guards = t.scope->guards().size();
   EXPECT_EQ(broadcast_dim(t.batch, other, "x").hint(), 4);
   EXPECT_EQ(t.scope->guards().size(), guards);
   EXPECT_EQ(t.scope->assertions().size(), 1u);
