@@ -1,6 +1,7 @@
 // Passes: what each must and must not do. Every program is also run before and after.
 #include "ir/passes/passes.h"
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
