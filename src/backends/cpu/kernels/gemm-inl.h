@@ -48,11 +48,20 @@ HWY_INLINE VF load_b(const T* b) {
   }
 }
 
-template <int kRows, int kVectors, class T>
-void tile(const float* HWY_RESTRICT a, const void* HWY_RESTRICT b_bytes, int64_t b_row, int64_t k,
-          float* HWY_RESTRICT out, int64_t out_row, bool accumulate) {
+// Where the rows of B are: a constant distance apart, or anywhere.
+struct StridedRows {
+  int64_t distance;
+  HWY_INLINE int64_t operator()(int64_t p) const { return p * distance; }
+};
+struct IndexedRows {
+  const int64_t* HWY_RESTRICT offsets;
+  HWY_INLINE int64_t operator()(int64_t p) const { return offsets[p]; }
+};
+
+template <int kRows, int kVectors, class T, class BRows>
+HWY_INLINE void tile_loop(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, const BRows b_rows, int64_t k,
+                          float* HWY_RESTRICT out, int64_t out_row, bool accumulate) {
   const F32 d;
-  const T* HWY_RESTRICT b = static_cast<const T*>(b_bytes);
   // Few rows: several sums a result, over interleaved k, so that enough independent chains hide the latency.
   constexpr int kChains = kRows * kVectors >= 8 ? 1 : kRows * kVectors >= 3 ? 2 : 4;
   VF sum[kChains][kRows][kVectors];
@@ -70,8 +79,7 @@ void tile(const float* HWY_RESTRICT a, const void* HWY_RESTRICT b_bytes, int64_t
     for (int s = 0; s < kChains; ++s) {
       VF row[kVectors];
       TM_UNROLL
-      for (int v = 0; v < kVectors; ++v) row[v] = load_b(b + v * kLanes);
-      b += b_row;
+      for (int v = 0; v < kVectors; ++v) row[v] = load_b(b + b_rows(p + s) + v * kLanes);
       TM_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const VF value = hn::Set(d, a[r * kPanelStride + p + s]);
@@ -84,13 +92,12 @@ void tile(const float* HWY_RESTRICT a, const void* HWY_RESTRICT b_bytes, int64_t
     for (; p < k; ++p) {
       TM_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        const VF row = load_b(b + v * kLanes);
+        const VF row = load_b(b + b_rows(p) + v * kLanes);
         TM_UNROLL
         for (int r = 0; r < kRows; ++r) {
           sum[0][r][v] = hn::MulAdd(hn::Set(d, a[r * kPanelStride + p]), row, sum[0][r][v]);
         }
       }
-      b += b_row;
     }
     TM_UNROLL
     for (int s = 1; s < kChains; ++s) {
@@ -115,6 +122,23 @@ void tile(const float* HWY_RESTRICT a, const void* HWY_RESTRICT b_bytes, int64_t
     TM_UNROLL
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[0][r][v], d, out + r * out_row + v * kLanes);
   }
+}
+
+template <int kRows, int kVectors, class T>
+void tile(const float* a, const void* b, int64_t b_row, int64_t k, float* out, int64_t out_row, bool accumulate) {
+  tile_loop<kRows, kVectors>(a, static_cast<const T*>(b), StridedRows{b_row}, k, out, out_row, accumulate);
+}
+
+template <int kRows, int kVectors>
+void indexed_tile(const float* a, const float* b, const int64_t* b_rows, int64_t k, float* out, int64_t out_row,
+                  bool accumulate) {
+  tile_loop<kRows, kVectors>(a, b, IndexedRows{b_rows}, k, out, out_row, accumulate);
+}
+
+template <int kVectors, int... kRowsLessOne>
+const GemmOps::IndexedTile* indexed_table(std::integer_sequence<int, kRowsLessOne...>) {
+  static constexpr GemmOps::IndexedTile kTable[] = {&indexed_tile<kRowsLessOne + 1, kVectors>...};
+  return kTable;
 }
 
 template <int kVectors, class T, int... kRowsLessOne>
@@ -237,52 +261,50 @@ void finish_with(const TileEnd& end) {
   const F32 d;
   const Epilogue& e = *end.epilogue;
   const VF alpha = hn::Set(d, e.alpha), scale = hn::Set(d, e.residual_scale);
-  // Narrow and strided edges go through these, so that the loop below knows whole vectors only.
-  HWY_ALIGN float bias[kTileColumns] = {};
-  HWY_ALIGN float residual_row[kTileColumns] = {};
-  HWY_ALIGN float result_rows[kTileRows * kTileColumns];
-  const int64_t vectors = (end.columns + kLanes - 1) / kLanes;
-  const bool whole = vectors * kLanes == end.columns;
-  const bool direct = whole && end.c_column == 1;
-  const bool direct_residual = whole && e.residual_column == 1;
-  if (end.column_bias) std::memcpy(bias, end.column_bias, static_cast<size_t>(end.columns) * sizeof(float));
+  const auto vector = [&](const float* in, VF bias, const float* residual) HWY_ATTR {
+    VF x = hn::MulAdd(hn::LoadU(d, in), alpha, bias);
+    if (!residual) return act::apply<kActivation>(d, x, e.first, e.second);
+    const VF other = hn::Mul(hn::LoadU(d, residual), scale);
+    if (e.combine == Combine::add_before) x = hn::Add(x, other);
+    x = act::apply<kActivation>(d, x, e.first, e.second);
+    if (e.combine == Combine::add_after) x = hn::Add(x, other);
+    if (e.combine == Combine::multiply_after) x = hn::Mul(x, other);
+    return x;
+  };
+  // Strided memory and the last partial vector of a row go through these.
+  HWY_ALIGN float bias_tail[kLanes] = {};
+  HWY_ALIGN float residual_copy[kTileColumns] = {};
+  HWY_ALIGN float result[kTileRows * kTileColumns];
+  const int64_t whole = end.columns / kLanes * kLanes, tail = end.columns - whole;
+  const size_t tail_bytes = static_cast<size_t>(tail) * sizeof(float);
+  if (end.column_bias) std::memcpy(bias_tail, end.column_bias + whole, tail_bytes);
+  const bool scatter = end.c_column != 1;
   for (int64_t r = 0; r < end.rows; ++r) {
     const float* in = end.tile + r * end.tile_stride;
-    float* out = direct ? end.c + r * end.c_row : result_rows + r * kTileColumns;
+    float* out = scatter ? result + r * kTileColumns : end.c + r * end.c_row;
     const VF row_bias = hn::Set(d, end.row_bias ? end.row_bias[r] : 0.0f);
-    const float* residual = nullptr;
-    if (end.residual) {
-      residual = end.residual + r * e.residual_row;
-      if (!direct_residual) {
-        for (int64_t j = 0; j < end.columns; ++j) residual_row[j] = residual[j * e.residual_column];
-        residual = residual_row;
-      }
+    const float* residual = end.residual ? end.residual + r * e.residual_row : nullptr;
+    const bool gather = residual && e.residual_column != 1;
+    if (gather) {
+      for (int64_t j = 0; j < end.columns; ++j) residual_copy[j] = residual[j * e.residual_column];
+      residual = residual_copy;
     }
-    for (int64_t v = 0; v < vectors; ++v) {
-      const VF offset = hn::Add(row_bias, hn::Load(d, bias + v * kLanes));
-      VF x = hn::MulAdd(hn::LoadU(d, in + v * kLanes), alpha, offset);
-      if (residual && e.combine == Combine::add_before) {
-        x = hn::MulAdd(hn::LoadU(d, residual + v * kLanes), scale, x);
-      }
-      x = act::apply<kActivation>(d, x, e.first, e.second);
-      if (residual && e.combine != Combine::add_before) {
-        const VF other = hn::Mul(hn::LoadU(d, residual + v * kLanes), scale);
-        x = e.combine == Combine::add_after ? hn::Add(x, other) : hn::Mul(x, other);
-      }
-      hn::StoreU(x, d, out + v * kLanes);
+    for (int64_t j = 0; j < whole; j += kLanes) {
+      const VF bias = end.column_bias ? hn::Add(row_bias, hn::LoadU(d, end.column_bias + j)) : row_bias;
+      hn::StoreU(vector(in + j, bias, residual ? residual + j : nullptr), d, out + j);
+    }
+    if (tail) {
+      HWY_ALIGN float last[kLanes] = {}, last_result[kLanes];
+      if (residual) std::memcpy(last, residual + whole, tail_bytes);
+      const VF bias = hn::Add(row_bias, hn::Load(d, bias_tail));
+      hn::Store(vector(in + whole, bias, residual ? last : nullptr), d, last_result);
+      std::memcpy(out + whole, last_result, tail_bytes);
     }
   }
-  if (direct) return;
-  if (end.c_column == 1) {
-    for (int64_t r = 0; r < end.rows; ++r) {
-      std::memcpy(end.c + r * end.c_row, result_rows + r * kTileColumns,
-                  static_cast<size_t>(end.columns) * sizeof(float));
-    }
-  } else {
-    for (int64_t j = 0; j < end.columns; ++j) {
-      float* out = end.c + j * end.c_column;
-      for (int64_t r = 0; r < end.rows; ++r) out[r * end.c_row] = result_rows[r * kTileColumns + j];
-    }
+  if (!scatter) return;
+  for (int64_t j = 0; j < end.columns; ++j) {
+    float* out = end.c + j * end.c_column;
+    for (int64_t r = 0; r < end.rows; ++r) out[r * end.c_row] = result[r * kTileColumns + j];
   }
 }
 
@@ -312,6 +334,8 @@ inline const GemmOps* make_gemm_ops() {
       .narrow_tiles = tile_table<1, float>(Rows()),
       .f16_tiles = tile_table<kTileVectors, hwy::float16_t>(Rows()),
       .bf16_tiles = tile_table<kTileVectors, hwy::bfloat16_t>(Rows()),
+      .indexed_tiles = indexed_table<kTileVectors>(Rows()),
+      .narrow_indexed_tiles = indexed_table<1>(Rows()),
       .pack_a = &pack_a,
       .pack_b = &pack_b,
       .pack_b_half = &pack_b_half,

@@ -1,7 +1,8 @@
 // The loops around the register tile: which part of the result a task computes, how k is blocked, what is packed when.
+#include "backends/cpu/kernels/gemm_driver.h"
+
 #include <algorithm>
 
-#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/slots.h"
 
@@ -29,6 +30,7 @@ enum class BSource {
   widened,       // half panels, many rows: one task widens its columns into its scratch
   direct,        // read in place through its row stride; the last, partial panel is packed
   packed_here,   // one task packs its columns into its scratch
+  indexed,       // read in place through a table of rows
 };
 
 struct Plan {
@@ -43,7 +45,7 @@ struct Plan {
   int64_t slot_bytes() const { return (a_floats + b_floats + tile_floats) * 4; }
 };
 
-Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads) {
+Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed) {
   Plan p;
   // Even panels: 16 rows are 8 + 8, not 14 + 2. Depends on m alone, so that no partition changes a row's sum.
   p.row_panels = ceil_div(g.m, ops.tile_rows);
@@ -52,7 +54,9 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads) {
   p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 8));
   if (p.blocks > 1) p.blocks = ceil_div(g.k, p.block_k);
 
-  if (g.b_packed) {
+  if (indexed) {
+    p.source = BSource::indexed;
+  } else if (g.b_packed) {
     p.source = g.b_storage == Storage::f32 ? BSource::packed : p.row_panels <= 2 ? BSource::packed_half : BSource::widened;
   } else {
     const bool contiguous = g.b_storage == Storage::f32 && g.b_column == 1;
@@ -84,7 +88,8 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads) {
   if (own_b) p.b_floats = round_up(p.most_columns * g.k, line);
   if (p.source == BSource::direct && g.n % ops.tile_columns != 0) p.b_floats = round_up(ops.tile_columns * g.k, line);
   const int64_t group = std::min(g.m, kGroupRows + ops.tile_rows);
-  p.tile_floats = round_up(p.blocks > 1 ? group * p.most_columns : ops.tile_rows * ops.tile_columns, line);
+  p.tile_floats = p.blocks > 1 ? group * p.most_columns : ops.tile_rows * ops.tile_columns;
+  p.tile_floats = round_up(p.tile_floats + ops.lanes, line);
   return p;
 }
 
@@ -125,8 +130,9 @@ Operands operands_of(const GemmArgs& g, int64_t index) {
 
 class Task {
  public:
-  Task(const GemmOps& ops, const GemmArgs& g, const Plan& p, std::byte* scratch)
-      : ops_(ops), g_(g), p_(p), nr_(ops.tile_columns), identity_(g.epilogue.identity()) {
+  Task(const GemmOps& ops, const GemmArgs& g, const Plan& p, const IndexedB* indexed, std::byte* scratch)
+      : ops_(ops), g_(g), p_(p), indexed_(indexed), nr_(ops.tile_columns) {
+    in_place_ = g.epilogue.identity() && g.c_column == 1 && (!indexed || indexed->pitch == indexed->width);
     a_pack_ = reinterpret_cast<float*>(scratch);
     b_pack_ = a_pack_ + p.a_floats;
     tile_ = b_pack_ + p.b_floats;
@@ -164,7 +170,8 @@ class Task {
   void prepare_b() {
     switch (p_.source) {
       case BSource::packed:
-      case BSource::packed_half: return;
+      case BSource::packed_half:
+      case BSource::indexed: return;
       case BSource::widened: {
         const auto* panels = reinterpret_cast<const uint16_t*>(o_.b) + first_column_ * nr_ * g_.k;
         ops_.widen((end_column_ - first_column_) * nr_ * g_.k, panels, g_.b_storage, b_pack_);
@@ -209,6 +216,7 @@ class Task {
         if ((panel + 1) * nr_ > g_.n) return b_pack_ + k0 * nr_;
         *row = g_.b_row;
         return reinterpret_cast<const float*>(o_.b) + k0 * g_.b_row + panel * nr_;
+      case BSource::indexed: return reinterpret_cast<const float*>(o_.b) + panel * nr_;
       case BSource::widened:
       case BSource::packed_here: break;
     }
@@ -232,17 +240,23 @@ class Task {
     const bool last = block + 1 == p_.blocks;
     for (int64_t j = first_column_; j < end_column_; ++j) {
       const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
+      const bool in_place = !sums && in_place_ && (columns == nr_ || whole_vectors(columns));
+      float* out = in_place ? o_.c + row * g_.c_row + column : sums ? sums + (j - first_column_) * nr_ : tile_;
+      const int64_t out_row = in_place ? g_.c_row : sums ? p_.most_columns : nr_;
       int64_t b_row;
       const void* b = panel_of_b(j, k0, &b_row);
-      const GemmOps::Tile tile = tiles(columns)[rows - 1];
-      if (!sums && identity_ && g_.c_column == 1 && (columns == nr_ || whole_vectors(columns))) {
-        tile(a, b, b_row, k, o_.c + row * g_.c_row + column, g_.c_row, false);
-        continue;
+      if (indexed_) {
+        const auto* table = columns <= ops_.lanes ? ops_.narrow_indexed_tiles : ops_.indexed_tiles;
+        table[rows - 1](a, static_cast<const float*>(b), indexed_->rows + k0, k, out, out_row, block > 0);
+      } else {
+        tiles(columns)[rows - 1](a, b, b_row, k, out, out_row, block > 0);
       }
-      float* out = sums ? sums + (j - first_column_) * nr_ : tile_;
-      const int64_t out_row = sums ? p_.most_columns : nr_;
-      tile(a, b, b_row, k, out, out_row, block > 0);
-      if (last) finish(out, out_row, row, rows, column, columns);
+      if (!last || in_place) continue;
+      if (indexed_) {
+        finish_pixels(out, out_row, row, rows, column, columns);
+      } else {
+        finish(out, out_row, row, rows, column, columns);
+      }
     }
   }
 
@@ -266,11 +280,27 @@ class Task {
                  .residual = moved(o_.residual, row * e.residual_row + column * e.residual_column)});
   }
 
+  // Drops the columns between the rows of an image.
+  void finish_pixels(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column,
+                     int64_t columns) const {
+    for (int64_t j = column, end = column + columns; j < end;) {
+      const int64_t y = j / indexed_->pitch, x = j % indexed_->pitch;
+      if (x < indexed_->width) {
+        const int64_t run = indexed_->pitch == indexed_->width ? end - j : std::min(end - j, indexed_->width - x);
+        finish(tile + (j - column), tile_stride, row, rows, y * indexed_->width + x, run);
+        j += run;
+      } else {
+        j += indexed_->pitch - x;
+      }
+    }
+  }
+
   const GemmOps& ops_;
   const GemmArgs& g_;
   const Plan& p_;
+  const IndexedB* indexed_;
   const int64_t nr_;
-  const bool identity_;
+  bool in_place_;  // the sums are the result
   float *a_pack_, *b_pack_, *tile_;
   Operands o_ = {};
   int64_t first_column_ = 0, end_column_ = 0;
@@ -313,25 +343,35 @@ void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_str
   });
 }
 
-size_t gemm_scratch_bytes(const GemmArgs& args, int threads) {
-  const Plan plan = make_plan(gemm_ops(), args, threads);
+namespace {
+
+size_t scratch_bytes(const GemmArgs& g, int threads, bool indexed) {
+  const Plan plan = make_plan(gemm_ops(), g, threads, indexed);
   const int64_t slots = std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, plan.tasks));
   return static_cast<size_t>(slots * plan.slot_bytes());
 }
 
-void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) {
-  if (args.m <= 0 || args.n <= 0) return;
+void run(const GemmArgs& g, const IndexedB* indexed, void* scratch, ThreadPool& pool) {
+  if (g.m <= 0 || g.n <= 0) return;
   const GemmOps& ops = gemm_ops();
-  const Plan plan = make_plan(ops, args, pool.threads());
-  const bool small = args.m * args.n * args.k * plan.batches < kParallelWork;
+  const Plan plan = make_plan(ops, g, pool.threads(), indexed);
+  const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
   const int64_t tasks = plan.tasks;
   const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
   Slots slots(scratch, static_cast<size_t>(plan.slot_bytes()), count);
   pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
-    Task task(ops, args, plan, lease.memory());
+    Task task(ops, g, plan, indexed, lease.memory());
     for (int64_t index = begin; index < end; ++index) task.run(index);
   });
 }
+
+}  // namespace
+
+size_t gemm_scratch_bytes(const GemmArgs& args, int threads) { return scratch_bytes(args, threads, false); }
+void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, scratch, pool); }
+
+size_t gemm_indexed_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, true); }
+void gemm_indexed(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool) { run(g, &b, scratch, pool); }
 
 }  // namespace transmuter::cpu

@@ -17,9 +17,10 @@ inline constexpr int64_t kPanelStride = kBlockK + 16;
 inline constexpr int64_t kMaxTileRows = 14;
 inline constexpr int64_t kMaxTileColumns = 32;
 
-// Adds epilogue terms to a tile and stores it.
+// Adds epilogue terms to a tile and stores it. With c_column or residual_column other than 1 the sizes are at most those
+// of a register tile, else anything.
 struct TileEnd {
-  const float* tile;  // rows x tile_stride; whole vectors may be read past `columns`, within max_columns
+  const float* tile;  // rows x tile_stride; whole vectors are read: lanes - 1 floats past the last must exist
   int64_t tile_stride;
   int64_t rows, columns;
   float* c;
@@ -43,6 +44,11 @@ struct GemmOps {
   const Tile* narrow_tiles;  // [rows - 1], one vector wide
   const Tile* f16_tiles;
   const Tile* bf16_tiles;
+  // The same, row p of B being at b + b_rows[p].
+  using IndexedTile = void (*)(const float* a, const float* b, const int64_t* b_rows, int64_t k, float* out,
+                               int64_t out_row, bool accumulate);
+  const IndexedTile* indexed_tiles;
+  const IndexedTile* narrow_indexed_tiles;
 
   void (*pack_a)(int64_t rows, int64_t k, const float* a, int64_t row_stride, int64_t column_stride, float* out);
   // One panel: out[k, tile_columns], zeros past `columns`.
