@@ -213,7 +213,7 @@ TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
         Case c{.m = s[0], .n = s[1], .k = s[2], .packed = packed};
         std::vector<float> expected;
         const auto one = run(c, &expected);
-        for (int threads : {2, 3, 5}) {
+        for (int threads : {2, 3}) {
           c.threads = threads;
           EXPECT_EQ(run(c, &expected), one);
         }

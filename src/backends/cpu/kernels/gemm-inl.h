@@ -282,7 +282,7 @@ void finish_with(const TileEnd& end) {
   for (int64_t r = 0; r < end.rows; ++r) {
     const float* in = end.tile + r * end.tile_stride;
     float* out = scatter ? result + r * kTileColumns : end.c + r * end.c_row;
-    const VF row_bias = hn::Set(d, end.row_bias ? end.row_bias[r] : 0.0f);
+    const VF row_bias = hn::Set(d, end.row_bias ? end.row_bias[r * end.row_bias_step] : 0.0f);
     const float* residual = end.residual ? end.residual + r * e.residual_row : nullptr;
     const bool gather = residual && e.residual_column != 1;
     if (gather) {

@@ -277,6 +277,7 @@ class Task {
                  .epilogue = &e,
                  .column_bias = moved(o_.column_bias, column),
                  .row_bias = moved(o_.row_bias, row),
+                 .row_bias_step = 1,
                  .residual = moved(o_.residual, row * e.residual_row + column * e.residual_column)});
   }
 

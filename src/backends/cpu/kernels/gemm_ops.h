@@ -28,6 +28,7 @@ struct TileEnd {
   const Epilogue* epilogue;  // the pointers inside are not used, these are:
   const float* column_bias;
   const float* row_bias;
+  int64_t row_bias_step;
   const float* residual;
 };
 

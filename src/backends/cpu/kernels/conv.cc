@@ -1,0 +1,264 @@
+#include "backends/cpu/kernels/conv.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/kernels/conv_ops.h"
+#include "backends/cpu/kernels/gemm_driver.h"
+#include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/padded.h"
+#include "backends/cpu/kernels/slots.h"
+
+namespace transmuter::cpu {
+namespace {
+
+// Padded copies of so many floats are made at a time: they should stay in the cache until the product reads them.
+constexpr int64_t kCopyFloats = 1 << 20;
+// Elements that one body of a parallel loop over planes should at least touch.
+constexpr int64_t kPlaneWork = 16 * 1024;
+
+int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+bool pointwise(const Windows& w) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (w.kernel[axis] != 1 || w.stride[axis] != 1 || w.pad[axis] != 0 || w.in[axis] != w.out[axis]) return false;
+  }
+  return true;
+}
+
+bool depthwise(const ConvArgs& c) { return c.in_channels == c.groups && c.groups > 1; }
+
+// What every product of a convolution has in common.
+GemmArgs product_of(const ConvArgs& c, int64_t images) {
+  const int64_t in = c.in_channels / c.groups, out = c.out_channels / c.groups;
+  GemmArgs g;
+  g.m = out;
+  g.k = in * c.windows.taps();
+  g.a = c.filters;
+  g.a_row = g.k;
+  g.c = c.y;
+  g.c_row = c.y_channel;
+  g.epilogue = c.epilogue;
+  g.batch_rank = 2;
+  g.batch[0] = images, g.batch[1] = c.groups;
+  g.a_batch[1] = out * g.k;
+  g.row_bias_batch[1] = out;
+  g.c_batch[0] = c.y_image, g.c_batch[1] = out * c.y_channel;
+  g.residual_batch[0] = c.residual_image, g.residual_batch[1] = out * c.epilogue.residual_row;
+  return g;
+}
+
+GemmArgs pointwise_product(const ConvArgs& c) {
+  GemmArgs g = product_of(c, c.images);
+  g.n = c.windows.in_pixels();
+  g.b = c.x;
+  g.b_row = c.x_channel;
+  g.b_batch[0] = c.x_image, g.b_batch[1] = g.k * c.x_channel;
+  return g;
+}
+
+struct Padded {
+  PaddedPlanes planes;
+  int64_t images;  // copied at a time
+  GemmArgs product;
+  IndexedB indexed;
+  // Scratch, in bytes from its start.
+  int64_t rows_at, copy_at, product_at;
+};
+
+Padded padded_product(const ConvArgs& c) {
+  const PaddedPlanes planes(c.windows);
+  const int64_t one = c.in_channels * planes.plane();
+  const int64_t images = std::clamp<int64_t>(kCopyFloats / one, 1, c.images);
+  GemmArgs g = product_of(c, images);
+  g.n = planes.columns();
+  g.batch_rank = 3;
+  g.batch[2] = c.windows.out[0];
+  g.b_batch[0] = one;
+  g.b_batch[1] = c.in_channels / c.groups * planes.plane();
+  g.b_batch[2] = planes.depth_step();
+  g.c_batch[2] = g.residual_batch[2] = c.windows.out[1] * c.windows.out[2];
+  const int64_t copy_at = round_up(g.k * 8, 64);
+  const int64_t product_at = round_up(copy_at + (images * one + PaddedPlanes::kSlack) * 4, 64);
+  return {planes, images, g, {nullptr, planes.pitch(), c.windows.out[2]}, 0, copy_at, product_at};
+}
+
+void conv_padded(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
+  Padded p = padded_product(c);
+  const int64_t plane = p.planes.plane();
+  auto* rows = reinterpret_cast<int64_t*>(scratch + p.rows_at);
+  auto* copy = reinterpret_cast<float*>(scratch + p.copy_at);
+  p.indexed.rows = rows;
+  const int64_t taps = c.windows.taps();
+  for (int64_t channel = 0; channel < c.in_channels / c.groups; ++channel) {
+    p.planes.tap_offsets(channel * plane, rows + channel * taps);
+  }
+  GemmArgs g = p.product;
+  g.b = copy;
+  for (int64_t first = 0; first < c.images; first += p.images) {
+    const int64_t images = std::min(p.images, c.images - first);
+    const int64_t grain = std::max<int64_t>(1, kPlaneWork / plane);
+    pool.parallel_for(images * c.in_channels, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t image = first + i / c.in_channels, channel = i % c.in_channels;
+        p.planes.copy(c.x + image * c.x_image + channel * c.x_channel, 0, copy + i * plane);
+      }
+    });
+    std::fill_n(copy + images * c.in_channels * plane, PaddedPlanes::kSlack, 0.0f);
+    g.batch[0] = images;
+    g.c = c.y + first * c.y_image;
+    if (g.epilogue.residual) g.epilogue.residual = c.epilogue.residual + first * c.residual_image;
+    gemm_indexed(g, p.indexed, scratch + p.product_at, pool);
+  }
+}
+
+// Scratch of loops over planes: the taps' offsets, then per slot a padded plane and the sums of one output depth.
+struct PlaneScratch {
+  int64_t offsets, plane, sums;
+  explicit PlaneScratch(const Windows& w, const PaddedPlanes& planes)
+      : offsets(round_up(w.taps() * 8, 64)),
+        plane(round_up((planes.plane() + PaddedPlanes::kSlack) * 4, 64)),
+        sums(round_up((planes.columns() + PaddedPlanes::kSlack) * 4, 64)) {}
+  int64_t slot() const { return plane + sums; }
+};
+
+void conv_depthwise(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
+  const Windows& w = c.windows;
+  const PaddedPlanes planes(w);
+  const PlaneScratch sizes(w, planes);
+  const ConvOps& ops = conv_ops();
+  const GemmOps& gemm = gemm_ops();
+  auto* offsets = reinterpret_cast<int64_t*>(scratch);
+  planes.tap_offsets(0, offsets);
+  Slots slots(scratch + sizes.offsets, static_cast<size_t>(sizes.slot()), slot_count(pool.threads()));
+  const int64_t multiple = c.out_channels / c.groups, slice = w.out[1] * w.out[2];
+  // Without gaps the rows of an image are one long row.
+  const bool dense = planes.pitch() == w.out[2];
+  const int64_t grain = std::max<int64_t>(1, kPlaneWork / planes.plane());
+  pool.parallel_for(c.images * c.groups, grain, [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
+    auto* plane = reinterpret_cast<float*>(lease.memory());
+    auto* sums = reinterpret_cast<float*>(lease.memory() + sizes.plane);
+    std::fill_n(plane + planes.plane(), PaddedPlanes::kSlack, 0.0f);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / c.groups, group = i % c.groups;
+      planes.copy(c.x + image * c.x_image + group * c.x_channel, 0, plane);
+      for (int64_t channel = group * multiple; channel < (group + 1) * multiple; ++channel) {
+        for (int64_t z = 0; z < w.out[0]; ++z) {
+          ops.weighted_taps(plane + z * planes.depth_step(), offsets, c.filters + channel * w.taps(), w.taps(),
+                            planes.columns(), sums);
+          Epilogue e = c.epilogue;
+          e.residual_row = w.out[2];
+          const int64_t at = channel * c.epilogue.residual_row + image * c.residual_image + z * slice;
+          gemm.finish({.tile = sums,
+                       .tile_stride = planes.pitch(),
+                       .rows = dense ? 1 : w.out[1],
+                       .columns = dense ? slice : w.out[2],
+                       .c = c.y + image * c.y_image + channel * c.y_channel + z * slice,
+                       .c_row = w.out[2],
+                       .c_column = 1,
+                       .epilogue = &e,
+                       .column_bias = nullptr,
+                       .row_bias = e.row_bias ? e.row_bias + channel : nullptr,
+                       .row_bias_step = 0,
+                       .residual = e.residual ? e.residual + at : nullptr});
+        }
+      }
+    }
+  });
+}
+
+// How many elements of one axis' window count for output `at`.
+float count_along(const PoolArgs& p, int axis, int64_t at) {
+  const Windows& w = p.windows;
+  const bool padding = p.pooling == Pooling::average_with_pad;
+  const int64_t low = padding ? -w.pad[axis] : 0, high = w.in[axis] + (padding ? p.pad_end[axis] : 0);
+  int64_t count = 0;
+  for (int64_t k = 0; k < w.kernel[axis]; ++k) {
+    const int64_t i = at * w.stride[axis] - w.pad[axis] + k * w.dilation[axis];
+    count += i >= low && i < high;
+  }
+  return static_cast<float>(count);
+}
+
+}  // namespace
+
+size_t conv_scratch_bytes(const ConvArgs& c, int threads) {
+  if (pointwise(c.windows)) return gemm_scratch_bytes(pointwise_product(c), threads);
+  if (depthwise(c)) {
+    const PlaneScratch sizes(c.windows, PaddedPlanes(c.windows));
+    return static_cast<size_t>(sizes.offsets + slot_count(threads) * sizes.slot());
+  }
+  const Padded p = padded_product(c);
+  return static_cast<size_t>(p.product_at) + gemm_indexed_scratch_bytes(p.product, threads);
+}
+
+void conv(const ConvArgs& c, void* scratch, ThreadPool& pool) {
+  if (c.images * c.out_channels * c.windows.out_pixels() <= 0) return;
+  if (pointwise(c.windows)) return gemm(pointwise_product(c), scratch, pool);
+  if (depthwise(c)) return conv_depthwise(c, static_cast<std::byte*>(scratch), pool);
+  conv_padded(c, static_cast<std::byte*>(scratch), pool);
+}
+
+size_t pool_scratch_bytes(const PoolArgs& p, int threads) {
+  const PlaneScratch sizes(p.windows, PaddedPlanes(p.windows));
+  const int64_t counts = round_up((p.windows.out[0] + p.windows.out[1] + p.windows.out[2]) * 4, 64);
+  return static_cast<size_t>(sizes.offsets + counts + slot_count(threads) * sizes.slot());
+}
+
+void pool_windows(const PoolArgs& p, void* scratch, ThreadPool& pool) {
+  const Windows& w = p.windows;
+  if (p.planes * w.out_pixels() <= 0) return;
+  const PaddedPlanes planes(w);
+  const PlaneScratch sizes(w, planes);
+  const ConvOps& ops = conv_ops();
+  auto* offsets = static_cast<int64_t*>(scratch);
+  planes.tap_offsets(0, offsets);
+  const bool maximum = p.pooling == Pooling::max;
+  auto* counts = reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + sizes.offsets);
+  float* count[3] = {counts, counts + w.out[0], counts + w.out[0] + w.out[1]};
+  if (!maximum) {
+    for (int axis = 0; axis < 3; ++axis) {
+      for (int64_t i = 0; i < w.out[axis]; ++i) count[axis][i] = count_along(p, axis, i);
+    }
+  }
+  const int64_t counts_bytes = round_up((w.out[0] + w.out[1] + w.out[2]) * 4, 64);
+  Slots slots(static_cast<std::byte*>(scratch) + sizes.offsets + counts_bytes, static_cast<size_t>(sizes.slot()),
+              slot_count(pool.threads()));
+  const float fill = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
+  const int64_t slice = w.out[1] * w.out[2];
+  pool.parallel_for(p.planes, std::max<int64_t>(1, kPlaneWork / planes.plane()), [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
+    auto* plane = reinterpret_cast<float*>(lease.memory());
+    auto* result = reinterpret_cast<float*>(lease.memory() + sizes.plane);
+    std::fill_n(plane + planes.plane(), PaddedPlanes::kSlack, fill);
+    for (int64_t i = begin; i < end; ++i) {
+      planes.copy(p.x + i * w.in_pixels(), fill, plane);
+      for (int64_t z = 0; z < w.out[0]; ++z) {
+        const float* from = plane + z * planes.depth_step();
+        (maximum ? ops.max_taps : ops.sum_taps)(from, offsets, w.taps(), planes.columns(), result);
+        for (int64_t y = 0; y < w.out[1]; ++y) {
+          const float* row = result + y * planes.pitch();
+          float* out = p.y + (i * w.out[0] + z) * slice + y * w.out[2];
+          if (maximum) {
+            std::copy_n(row, w.out[2], out);
+          } else {
+            ops.divide_counts(row, count[0][z] * count[1][y], count[2], w.out[2], out);
+          }
+        }
+      }
+    }
+  });
+}
+
+void pool_global(int64_t planes, int64_t n, bool maximum, const float* x, float* y, ThreadPool& pool) {
+  const ConvOps& ops = conv_ops();
+  pool.parallel_for(planes, std::max<int64_t>(1, kPlaneWork / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* plane = x + i * n;
+      y[i] = maximum ? ops.maximum(plane, n) : ops.sum(plane, n) / static_cast<float>(n);
+    }
+  });
+}
+
+}  // namespace transmuter::cpu
