@@ -109,7 +109,8 @@ void expect_attention(const Case& c, ThreadPool* pool = nullptr) {
           for (int64_t d = 0; d < c.dim; ++d) s += double{q.at(b, h, i, d)} * k.at(b, h / group, j, d);
           s *= a.scale;
           if (c.softcap > 0) s = c.softcap * std::tanh(s / c.softcap);
-          const int64_t m = b * a.mask_strides[0] + h * a.mask_strides[1] + i * a.mask_strides[2] + j * a.mask_strides[3];
+          const int64_t m =
+              b * a.mask_strides[0] + h * a.mask_strides[1] + i * a.mask_strides[2] + j * a.mask_strides[3];
           if (a.mask) s += mask[static_cast<size_t>(m)];
           bool seen = !a.keep || keep[static_cast<size_t>(m)];
           seen = seen && (!c.lengths || j < lengths[static_cast<size_t>(b)]) && (!c.causal || j <= p);
@@ -139,7 +140,8 @@ TEST(CpuVecAttention, EveryLength) {
     for (int64_t n = 1; n <= 70; ++n) {
       expect_attention({.batch = 1, .q_heads = 2, .kv_heads = 2, .q_len = n, .kv_len = n, .dim = 16, .v_dim = 16});
       expect_attention({.batch = 1, .q_heads = 2, .kv_heads = 1, .q_len = 3, .kv_len = n * 7, .dim = n, .v_dim = n});
-      expect_attention({.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = n * 7, .dim = n, .v_dim = 71 - n});
+      expect_attention(
+          {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = n * 7, .dim = n, .v_dim = 71 - n});
     }
     expect_attention({.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 0, .dim = 8, .v_dim = 8});
     expect_attention({.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 9, .kv_len = 0, .dim = 8, .v_dim = 8});
@@ -151,8 +153,15 @@ TEST(CpuVecAttention, MasksAndLayouts) {
     for (Layout layout : {Layout::dense, Layout::interleaved, Layout::spread}) {
       for (int mask = 0; mask <= 5; ++mask) {
         for (int64_t q_len : {1, 2, 13, 60}) {
-          expect_attention({.batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = q_len, .kv_len = 203, .dim = 24, .v_dim = 40,
-                            .layout = layout, .mask = mask});
+          expect_attention({.batch = 2,
+                            .q_heads = 4,
+                            .kv_heads = 2,
+                            .q_len = q_len,
+                            .kv_len = 203,
+                            .dim = 24,
+                            .v_dim = 40,
+                            .layout = layout,
+                            .mask = mask});
         }
       }
     }

@@ -1,6 +1,6 @@
-// The loops of attention.h. Scores are kept transposed, [key][row]: then k is read as it lies (as the broadcast operand),
-// the softmax runs down the keys with a row in each lane and no horizontal step, and the exponentials are already packed
-// for the product with v.
+// The loops of attention.h. Scores are kept transposed, [key][row]: then k is read as it lies (as the broadcast
+// operand), the softmax runs down the keys with a row in each lane and no horizontal step, and the exponentials are
+// already packed for the product with v.
 
 #if defined(TRANSMUTER_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRANSMUTER_CPU_ATTENTION_INL_H_
@@ -76,9 +76,11 @@ template <int kRows, int kVectors, bool kUnit>
 HWY_NOINLINE void micro_rows(const float* a, int64_t ai, int64_t ak, const float* b, int64_t bk, int64_t n, float* c,
                              int64_t ldc, int64_t rows, bool add) {
   int64_t i = 0;
-  for (; i + kRows <= rows; i += kRows) micro<kRows, kVectors, kUnit>(a + i * ai, ai, ak, b, bk, n, c + i * ldc, ldc, add);
+  for (; i + kRows <= rows; i += kRows)
+    micro<kRows, kVectors, kUnit>(a + i * ai, ai, ak, b, bk, n, c + i * ldc, ldc, add);
   constexpr int kHalf = kRows / 2;
-  for (; i + kHalf <= rows; i += kHalf) micro<kHalf, kVectors, kUnit>(a + i * ai, ai, ak, b, bk, n, c + i * ldc, ldc, add);
+  for (; i + kHalf <= rows; i += kHalf)
+    micro<kHalf, kVectors, kUnit>(a + i * ai, ai, ak, b, bk, n, c + i * ldc, ldc, add);
   for (; i < rows; ++i) micro<1, kVectors, kUnit>(a + i * ai, ai, ak, b, bk, n, c + i * ldc, ldc, add);
 }
 
@@ -144,7 +146,8 @@ HWY_INLINE void pack_queries(const Attention& a, const AttentionTask& t, const A
 }
 
 // v[first, first + n) in panels of value_vectors vectors, each [n][panel width], zero beyond v_dim.
-HWY_INLINE void pack_values(const Attention& a, const AttentionTask& t, const AttentionWork& w, int64_t first, int64_t n) {
+HWY_INLINE void pack_values(const Attention& a, const AttentionTask& t, const AttentionWork& w, int64_t first,
+                            int64_t n) {
   const int64_t panel = kBlocks.value_vectors * static_cast<int64_t>(hn::Lanes(F32()));
   const float* v = a.v + t.b * a.v_strides[0] + t.kv_head * a.v_strides[1] + first * a.v_strides[2];
   for (int64_t j = 0; j < n; ++j) {
@@ -350,9 +353,8 @@ HWY_INLINE void dot_scores(const Attention& a, const float* q, const float* k, i
   }
   for (; j < n; ++j) {
     VF32 s = hn::Zero(d);
-    for_vectors(a.dim, [&](int64_t i, auto memory) HWY_ATTR {
-      s = hn::MulAdd(memory.load(q + i), memory.load(k + j * stride + i), s);
-    });
+    for_vectors(a.dim, [&](int64_t i, auto memory)
+                           HWY_ATTR { s = hn::MulAdd(memory.load(q + i), memory.load(k + j * stride + i), s); });
     score[j] = hn::GetLane(hn::SumOfLanes(d, s));
   }
 }
@@ -386,9 +388,8 @@ void attention_few_rows(const Attention& a, const AttentionTask& t, const Attent
         top = std::max(top, score[j]);
       }
       const VF32 center = hn::Set(d, top == kHidden ? 0.0f : top);
-      const float alpha = top == kHidden || before == kHidden
-                              ? 0.0f
-                              : hn::GetLane(vec_exp_nonpositive(d, hn::Set(d, before - top)));
+      const float alpha =
+          top == kHidden || before == kHidden ? 0.0f : hn::GetLane(vec_exp_nonpositive(d, hn::Set(d, before - top)));
       sum = sum * alpha + sum_vectors(n, [&](int64_t i, auto io) HWY_ATTR {
               const VF32 e = vec_exp_nonpositive(d, hn::Sub(io.load(score + i, kHidden), center));
               io.store(e, score + i);
@@ -426,8 +427,8 @@ void attention_few_rows(const Attention& a, const AttentionTask& t, const Attent
   }
 }
 
-// Rows that fill at most half a vector go along d instead.
-bool attention_prefers_dots(int64_t rows) { return rows * 2 <= static_cast<int64_t>(hn::Lanes(F32())); }
+// Rows that fill at most a quarter of a vector go along d instead.
+bool attention_prefers_dots(int64_t rows) { return rows * 4 <= static_cast<int64_t>(hn::Lanes(F32())); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace transmuter::cpu

@@ -63,12 +63,9 @@ void attention(const Attention& a, ThreadPool* pool) {
                     a.v_strides[3] == 1;
   const auto task_of = [&](int64_t index) {
     const int64_t c = index % chunks, block = index / chunks % blocks, item = index / chunks / blocks;
-    return AttentionTask{item / a.kv_heads,
-                         item % a.kv_heads,
-                         block * kRowBlock,
-                         std::min(kRowBlock, rows - block * kRowBlock),
-                         c * chunk,
-                         std::min(a.kv_len, (c + 1) * chunk)};
+    return AttentionTask{item / a.kv_heads, item % a.kv_heads,
+                         block * kRowBlock, std::min(kRowBlock, rows - block * kRowBlock),
+                         c * chunk,         std::min(a.kv_len, (c + 1) * chunk)};
   };
   float* partial = chunks > 1 ? region_floats(static_cast<size_t>(items * chunks * size)) : nullptr;
   const int64_t work = 4 * std::min(rows, kRowBlock) * std::min(chunk, a.kv_len) * (a.dim + a.v_dim);

@@ -12,9 +12,10 @@ namespace transmuter::cpu {
 // q [batch, q_heads, q_len, dim], k [batch, kv_heads, kv_len, dim], v [batch, kv_heads, kv_len, v_dim],
 // out [batch, q_heads, q_len, v_dim], each with strides in elements for its four dims in that order (nothing need be
 // dense). q_heads is a multiple of kv_heads; query head h reads key head h / (q_heads / kv_heads).
-// Scores: s = (q . k) * scale; softcap * tanh(s / softcap) if softcap > 0; + mask, or excluded where keep is 0. Query i of
-// batch item b stands at position p = i + offset (offsets[b] if given) and sees key j iff
-//   j < kv_len (key_lengths[b] if given), j <= p when causal, j >= p - left when left >= 0, j <= p + right when right >= 0.
+// Scores: s = (q . k) * scale; softcap * tanh(s / softcap) if softcap > 0; + mask, or excluded where keep is 0. Query i
+// of batch item b stands at position p = i + offset (offsets[b] if given) and sees key j iff
+//   j < kv_len (key_lengths[b] if given), j <= p when causal, j >= p - left when left >= 0, j <= p + right when right
+//   >= 0.
 // sink[h] is one more score whose value is nothing. A query that sees no key (or only -infinity) gets zeros.
 // The same numbers for any number of threads; pool may be null. out overlaps nothing.
 struct Attention {

@@ -9,8 +9,8 @@
 namespace transmuter::cpu {
 
 inline constexpr int64_t kRowBlock = 48;    // query rows of a task: whole register blocks on every instruction set
-inline constexpr int64_t kKeyBlock = 192;   // keys of a tile
-inline constexpr int64_t kKeyChunk = 1536;  // keys of a task when there are few rows: kKeyBlock times 8
+inline constexpr int64_t kKeyBlock = 128;   // keys of a tile
+inline constexpr int64_t kKeyChunk = 1536;  // keys of a task when there are few rows: a multiple of kKeyBlock
 
 // Rows of a key head are its group's query rows, query-major: row = query * group + head in group. A task is a block of
 // rows of one (batch, key head) against the keys [key_begin, key_end).
