@@ -44,10 +44,27 @@ ProgramPtr body_of(const Program& program, const Op& op) {
   return body;
 }
 
-std::vector<Tensor> pack_results(const Program& program, const Op& op, std::vector<Tensor> results) {
+// The tensor has the type's extents, as far as they are known: elementwise loops rely on it, and an assertion about
+// data-dependent extents may have failed.
+bool has_shape(const Tensor& tensor, const Type& type, Bindings* bindings) {
+  if (tensor.rank() != type.rank()) return false;
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    Dim extent = type.shape[i];
+    if (!extent.is_constant() && !bindings) continue;
+    if (tensor.shape()[i] != (bindings ? bindings->evaluate(extent) : extent.hint())) return false;
+  }
+  return true;
+}
+
+std::vector<Tensor> pack_results(const Program& program, const Op& op, std::vector<Tensor> results,
+                                 Bindings* bindings) {
   if (results.size() != op.results.size()) throw Error(ErrorCode::internal, str(op.primitive->name, " gave no result"));
   for (size_t i = 0; i < results.size(); ++i) {
-    DType dtype = program.type(op.results[i]).dtype;
+    const Type& type = program.type(op.results[i]);
+    DType dtype = type.dtype;
+    if (!has_shape(results[i], type, bindings))
+      throw Error(ErrorCode::invalid_input,
+                  str(op.primitive->name, " gives ", describe(results[i]), ", expected ", to_string(type)));
     if (is_packed(dtype)) results[i] = pack(results[i], dtype);
     if (results[i].dtype() != dtype)
       throw Error(ErrorCode::internal,
@@ -66,7 +83,7 @@ std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vecto
   for (Tensor& operand : operands) operand = unpack(operand.aligned());
   EvaluateContext context{program, op, operands, bindings, {}};
   op.primitive->evaluate(context);
-  return pack_results(program, op, std::move(context.results));
+  return pack_results(program, op, std::move(context.results), bindings);
 }
 
 // Per value the index of the op after which it isn't needed.
@@ -89,13 +106,15 @@ std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inp
   for (const Parameter& parameter : program.parameters()) {
     Tensor& value = values[static_cast<size_t>(parameter.value.id)];
     if (parameter.kind == Parameter::Kind::weight) {
+      if (!parameter.weight)
+        throw Error(ErrorCode::internal, str("weight \"", parameter.name, "\" has not been prepared"));
       value = parameter.weight;
       continue;
     }
     if (next == inputs.size()) throw Error(ErrorCode::invalid_input, str("input \"", parameter.name, "\" is missing"));
     value = inputs[next++];
     const Type& type = program.type(parameter.value);
-    if (value.dtype() != type.dtype || value.rank() != type.rank())
+    if (value.dtype() != type.dtype || !has_shape(value, type, bindings))
       throw Error(ErrorCode::invalid_input,
                   str("input \"", parameter.name, "\" is ", describe(value), ", expected ", to_string(type)));
   }

@@ -7,6 +7,7 @@
 
 #include "base/dispatch.h"
 #include "ir/passes/inline_composites.h"
+#include "ir/primitives/primitives.h"
 #include "tensor/packed.h"
 
 namespace transmuter::ir {
@@ -168,11 +169,18 @@ std::string indented(const std::string& text, const std::string& indent) {
   return out;
 }
 
+constexpr char kCaptured = '$';  // in place of % before the name of a value from outside a region
+
 class FunctionPrinter {
  public:
   FunctionPrinter(const Program& program, Bindings* bindings)
       : program_(program), bindings_(bindings), names_(static_cast<size_t>(program.value_count())) {
     for (size_t i = 0; i < program.parameters().size(); ++i) name(program.parameters()[i].value) = str("%arg", i);
+  }
+
+  // The parameters are values from outside.
+  void capture(const std::vector<std::string>& names) {
+    for (size_t i = 0; i < names.size(); ++i) name(program_.parameters()[i].value) = kCaptured + names[i].substr(1);
   }
 
   std::string arguments() {
@@ -213,12 +221,17 @@ class FunctionPrinter {
     PrintContext context{program_, op, bindings_};
     if (op.primitive->print) printed = op.primitive->print(context);
     if (printed.name.empty()) printed.name = str("stablehlo.", op.primitive->name);
+    std::vector<std::string> operands = names_of(op.operands), types = types_of(op.operands);
     if (printed.regions.empty() && !op.regions.empty()) {
+      // The branches of StableHLO's case take no arguments: they read what is around them.
+      bool captures = op.primitive == &prim::case_of;
+      const std::vector<std::string> captured(operands.begin() + captures, operands.end());
+      if (captures) operands.resize(1), types.resize(1);
       std::vector<std::string> regions;
-      for (const ProgramPtr& region : op.regions) regions.push_back(program_region_text(*region, bindings_));
+      for (const ProgramPtr& region : op.regions)
+        regions.push_back(program_region_text(*region, bindings_, captures ? &captured : nullptr));
       printed.regions = "(" + joined(regions) + ")";
     }
-    std::vector<std::string> operands = names_of(op.operands), types = types_of(op.operands);
     operands.insert(operands.end(), printed.extra_operands.begin(), printed.extra_operands.end());
     types.insert(types.end(), printed.extra_operand_types.begin(), printed.extra_operand_types.end());
 
@@ -245,17 +258,17 @@ class FunctionPrinter {
 
 }  // namespace
 
-std::string program_region_text(const Program& program, Bindings* bindings) {
+std::string program_region_text(const Program& program, Bindings* bindings, const std::vector<std::string>* captured) {
   FunctionPrinter printer(program, bindings);
-  std::string arguments = printer.arguments();
-  std::string text = printer.body("stablehlo.return");
-  text = str("{\n", arguments.empty() ? "^bb0:" : "^bb0(" + arguments + "):", "\n", indented(text, "  "), "}");
-  // Regions see only their own values, but may not repeat a name of the function around them.
+  std::string head = "^bb0:";
+  if (captured)
+    printer.capture(*captured);
+  else if (!program.parameters().empty())
+    head = "^bb0(" + printer.arguments() + "):";
+  std::string text = str("{\n", head, "\n", indented(printer.body("stablehlo.return"), "  "), "}");
+  // A region may not repeat a name of the function around it.
   std::string out;
-  for (char c : text) {
-    out += c;
-    if (c == '%') out += "r_";
-  }
+  for (char c : text) out += c == '%' ? "%r_" : c == kCaptured ? "%" : std::string(1, c);
   return out;
 }
 

@@ -20,7 +20,9 @@ std::string element_type_text(DType dtype);                     // "f32", "i1", 
 std::string tensor_type_text(DType dtype, const Shape& shape);  // "tensor<2x3xf32>"
 std::string array_text(const std::vector<int64_t>& values);     // "array<i64: 1, 2>"
 std::string dense_text(const Tensor& value);                    // "dense<...> : tensor<2xf32>"
-// "{...}": a program as a region with one block. (Ops whose print leaves `regions` empty get theirs this way.)
-std::string program_region_text(const Program& program, Bindings* bindings);
+// "{...}": a program as a region with one block. Its parameters are the block's arguments, or the values named
+// `captured`. (Ops whose print leaves `regions` empty get theirs this way.)
+std::string program_region_text(const Program& program, Bindings* bindings,
+                                const std::vector<std::string>* captured = nullptr);
 
 }  // namespace transmuter::ir

@@ -188,8 +188,10 @@ class Simplifier {
     Value x = operand(op, 0);
     const Dims& to = op.as<ReshapeAttributes>().shape;
     if (same_shape(b_.shape(x), to)) return x;
-    if (const Op* inner = defined_by(x, prim::reshape))
-      return instead(op, prim::reshape, inner->operands[0], op.attributes);
+    if (const Op* inner = defined_by(x, prim::reshape)) {
+      Value source = inner->operands[0];
+      return same_shape(b_.shape(source), to) ? source : instead(op, prim::reshape, source, op.attributes);
+    }
     if (const Op* inner = defined_by(x, prim::broadcast_in_dim); inner && b_.rank(inner->operands[0]) == 0)
       return splat_instead(op, inner->operands[0]);
     return {};
@@ -202,6 +204,7 @@ class Simplifier {
     if (const Op* inner = defined_by(x, prim::transpose)) {
       std::vector<int64_t> composed;
       for (int64_t axis : permutation) composed.push_back(inner->as<AxesAttributes>().axes[static_cast<size_t>(axis)]);
+      if (std::is_sorted(composed.begin(), composed.end())) return inner->operands[0];
       return instead(op, prim::transpose, inner->operands[0], std::make_shared<AxesAttributes>(std::move(composed)));
     }
     if (const Op* inner = defined_by(x, prim::broadcast_in_dim)) {
