@@ -4,6 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scripts/bootstrap.sh
 begin_tally
+export TRANSMUTER_CASES=$build/cases  # what scripts/test.sh unpacked
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 
 say "building (asan)"

@@ -6,7 +6,7 @@
 #   test.sh --full   every suite on every backend, passes on and off
 #   test.sh --slow   as --full, and the real models on the reference backend (an hour)
 # Cases come from: the pinned onnx package (node), the packages that ship the real models (fetched), and for the other
-# suites from archives in $TRANSMUTER_CASES or ../shared/cases; a suite that isn't there is skipped with a line.
+# suites from archives in $TRANSMUTER_CASE_ARCHIVES or ../shared/cases; a suite that isn't there is skipped with a line.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 mode=default
@@ -18,7 +18,8 @@ for argument; do
 done
 
 cases=$build/cases
-archives=${TRANSMUTER_CASES:-$root/../shared/cases}
+archives=${TRANSMUTER_CASE_ARCHIVES:-$root/../shared/cases}
+export TRANSMUTER_CASES=$cases  # for the unit tests that read whole suites
 program=$build/release/bin/transmuter
 operator_suites=(node ops_variants ops_contrib traps malformed)
 model_suites=(zoo_text zoo_vision)
@@ -61,6 +62,13 @@ scripts/bootstrap.sh --tests
 use_python
 begin_tally
 
+say "conformance cases"
+mkdir -p "$cases"
+"$python" scripts/make_node_cases.py "$cases/node"
+for suite in "${operator_suites[@]:1}" "${model_suites[@]}"; do
+  unpack "$suite" || say "no $suite.tar.xz in $archives: suite $suite is skipped"
+done
+
 say "building (release)"
 configure_and_build release
 
@@ -69,18 +77,12 @@ check layers "$python" scripts/check_layers.py
 gtest "unit tests" "$build/release/bin/unit_tests"
 check "install and find_package" tests/install/check.sh
 
+say "conformance"
 if ! [ -x "$program" ] || ! "$program" test --help >/dev/null 2>&1; then
-  say "no transmuter program in this build: the conformance suites are left out"
+  say "no transmuter program in this build: the suites are left out"
   end_tally
   exit
 fi
-
-say "conformance cases"
-mkdir -p "$cases"
-"$python" scripts/make_node_cases.py "$cases/node"
-for suite in "${operator_suites[@]:1}" "${model_suites[@]}"; do
-  unpack "$suite" || say "no $suite.tar.xz in $archives: suite $suite is skipped"
-done
 
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 if [ $mode != fast ]; then
