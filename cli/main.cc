@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   cli::add_bench(app);
   cli::add_export(app);
   cli::add_ops(app);
+  cli::add_embed(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -22,6 +22,7 @@ BELOW = {
     "backends/cpu": ["backends"],
     "backends/pjrt": ["backends"],
     "backends/mlx": ["backends"],
+    "backends/registry": ["backends/reference", "backends/cpu"],  # registry.cc: which ones are built
     "runtime": ["ops", "backends"],
     "hub": ["runtime"],
     "text": ["runtime", "hub"],
@@ -32,7 +33,10 @@ BELOW = {
 
 # The layer from which on a public header may be included; "" = everywhere. A header not listed here may be included by
 # the folder of its own name and above.
-PUBLIC = {"error.h": "", "tensor.h": "", "value.h": "", "backend.h": "ir", "model.h": "runtime", "transmuter.h": "runtime"}
+PUBLIC = {
+    "error.h": "", "tensor.h": "", "value.h": "", "io.h": "runtime", "backend.h": "ir", "model.h": "runtime",
+    "transmuter.h": "text",
+}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -50,6 +54,8 @@ def reach(layer):
 
 def layer_of(path):
     """The layer of a path below src/, or None."""
+    if path.removesuffix(".cc") in BELOW:
+        return path.removesuffix(".cc")
     folders = path.split("/")[:-1]
     for depth in (2, 1):
         name = "/".join(folders[:depth])

@@ -25,4 +25,4 @@ say "Magika: what kind of file is each of these?"
 "$python" scripts/fetch_models.py "$models" --only magika --cache "$build/packages"
 "$build/release/examples/file_type" "$models/magika/standard_v3_3_model.onnx" "$models/magika/config.json" \
   README.md src/text/tokenizer.cc rust/text/src/lib.rs scripts/demo.sh scripts/fetching.py rust/text/Cargo.toml \
-  tests/data/tiny_tokenizer.json "$models/magika/standard_v3_3_model.onnx" "$build/release/bin/transmuter"
+  tests/data/tiny_embedder/tokenizer.json "$models/magika/standard_v3_3_model.onnx" "$build/release/bin/transmuter"

@@ -6,4 +6,5 @@
 #include "transmuter/io.h"
 #include "transmuter/model.h"
 #include "transmuter/tensor.h"
+#include "transmuter/text.h"
 #include "transmuter/value.h"

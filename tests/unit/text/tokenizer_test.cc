@@ -1,5 +1,5 @@
-// The expected ids are worked out by hand from the vocabulary in tests/data/tiny_tokenizer.json (WordPiece, BERT
-// rules), which carries its own truncation to 4 and padding to 12, to be ignored.
+// The expected ids are worked out by hand from the vocabulary in tests/data/tiny_embedder/tokenizer.json (WordPiece,
+// BERT rules), which carries its own truncation to 4 and padding to 12, to be ignored.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const Tokenizer& tiny() {
-  static const Tokenizer tokenizer = Tokenizer::load(TRANSMUTER_TEST_DATA "/tiny_tokenizer.json");
+  static const Tokenizer tokenizer = Tokenizer::load(TRANSMUTER_TEST_DATA "/tiny_embedder/tokenizer.json");
   return tokenizer;
 }
 
