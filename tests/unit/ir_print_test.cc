@@ -62,6 +62,23 @@ TEST(Printing, WritesConstantsExactly) {
   for (const auto& [tensor, text] : rows) EXPECT_EQ(dense_text(tensor), text);
 }
 
+// A module without arguments that returns each result beside what the interpreter says it is: for `stablehlo_parse.py
+// --run`, which compares the two in XLA.
+std::string self_checking(const std::string& name, const ProgramRow& row) {
+  Builder alone(nullptr), both(nullptr);
+  std::vector<Value> inputs, same_inputs;
+  for (const Shape& shape : row.inputs) {
+    std::vector<double> values(static_cast<size_t>(element_count(shape)));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = row.low + (row.high - row.low) * std::fmod(0.37 + 0.61803 * static_cast<double>(i), 1.0);
+    inputs.push_back(alone.constant(Tensor(values, shape)));
+    same_inputs.push_back(both.constant(Tensor(values, shape)));
+  }
+  const Tensor expected = evaluate(alone.finish({row.fn(alone, inputs)}), {})[0];
+  Value result = row.fn(both, same_inputs);
+  return printed(name, both.finish({result, both.constant(expected)}));
+}
+
 TEST(Printing, CoversEveryDifferentiablePrimitiveAndItsGradient) {
   for (const ProgramRow& row : differentiable_rows()) {
     Builder b(nullptr);
@@ -74,6 +91,7 @@ TEST(Printing, CoversEveryDifferentiablePrimitiveAndItsGradient) {
     const Program program = b.finish({row.fn(b, inputs)});
     EXPECT_NE(printed(row.name, program).find("func.return"), std::string::npos);
     EXPECT_EQ(print_stablehlo(program), print_stablehlo(program));
+    EXPECT_FALSE(self_checking(str(row.name, " run"), row).empty());
     EXPECT_FALSE(printed(str(row.name, " gradient"), with_vjp(program, 0, parameters)).empty());
   }
 }
