@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From nothing to answers: installs what is missing, builds, fetches two trained models and runs them on real things.
+# From nothing to answers: installs what is missing, builds, fetches trained models and runs them on real things.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scripts/bootstrap.sh
 say "building"
-configure_and_build release transmuter_cli example_file_type
+configure_and_build release transmuter_cli example_file_type example_find_speech
 # The Python of the fetch scripts; the standard library does, unless the model must be assembled from its weights.
 python=$(command -v /usr/bin/python3 || command -v python3)
 models=$build/models
@@ -26,3 +26,18 @@ say "Magika: what kind of file is each of these?"
 "$build/release/examples/file_type" "$models/magika/standard_v3_3_model.onnx" "$models/magika/config.json" \
   README.md src/text/tokenizer.cc rust/text/src/lib.rs scripts/demo.sh scripts/fetching.py rust/text/Cargo.toml \
   tests/data/tiny_embedder/tokenizer.json "$models/magika/standard_v3_3_model.onnx" "$build/release/bin/transmuter"
+
+say "Silero VAD: who speaks when, in the test sounds of Debian's alsa-utils"
+sounds=$build/sounds
+if ! ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1 && command -v apt-get >/dev/null; then
+  # Unpacked, not installed.
+  mkdir -p "$sounds"
+  (cd "$sounds" && apt-get download -qq alsa-utils 2>/dev/null && dpkg -x alsa-utils_*.deb .) || true
+fi
+if ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1; then
+  "$python" scripts/fetch_models.py "$models" --only silero_vad.onnx --cache "$build/packages"
+  "$build/release/examples/find_speech" "$models/silero-vad/silero_vad.onnx" \
+    "$sounds"/usr/share/sounds/alsa/{Front_Center,Rear_Left,Noise}.wav
+else
+  say "the sounds could not be fetched; examples/find_speech.cc takes any 16-bit mono WAV file"
+fi
