@@ -1,0 +1,13 @@
+// Convolution as ONNX's Conv has it, for the operators that hold one (ConvInteger, QLinearConv, FusedConv).
+#pragma once
+
+#include "ops/context.h"
+
+namespace transmuter::ops {
+
+// Reads auto_pad, dilations, group, kernel_shape, pads, strides; `result` is the dtype. No bias.
+ir::Value convolve(OpContext& op, ir::Value x, ir::Value kernel, DType result);
+// bias [c] added along axis 1.
+ir::Value add_channels(ir::Builder& build, ir::Value x, ir::Value bias);
+
+}  // namespace transmuter::ops
