@@ -116,6 +116,14 @@ Tensor to_f4(const Tensor& from) {
 
 }  // namespace
 
+void convert_elements(DType from, const void* in, DType to, void* out, int64_t count) {
+  dispatch_stored(from, "a cast", [&]<class From>(TypeTag<From>) {
+    dispatch_stored(to, "a cast", [&]<class To>(TypeTag<To>) {
+      convert_all(static_cast<const From*>(in), static_cast<To*>(out), count);
+    });
+  });
+}
+
 Tensor Tensor::cast(DType dtype) const {
   if (dtype == dtype_) return *this;
   if (!is_aligned() && dtype_ != DType::string) return aligned().cast(dtype);
@@ -129,11 +137,7 @@ Tensor Tensor::cast(DType dtype) const {
   if (dtype == DType::string) return to_strings(*this);
   if (dtype_ == DType::string) return from_strings(*this, dtype);
   Tensor result(dtype, shape_);
-  dispatch_stored(dtype_, "a cast", [&]<class From>(TypeTag<From>) {
-    dispatch_stored(dtype, "a cast", [&]<class To>(TypeTag<To>) {
-      convert_all(elements<From>(*this), mutable_elements<To>(result), size_);
-    });
-  });
+  convert_elements(dtype_, bytes(), dtype, result.mutable_bytes(), size_);
   return result;
 }
 

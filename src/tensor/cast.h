@@ -63,4 +63,7 @@ To convert(From from) {
   }
 }
 
+// The same for `count` elements of two dtypes with whole bytes, not complex; both addresses suit their dtype.
+void convert_elements(DType from, const void* in, DType to, void* out, int64_t count);
+
 }  // namespace transmuter

@@ -13,9 +13,9 @@
 
 #include "backends/cpu/kernels/half-inl.h"
 #include "backends/cpu/kernels/math-inl.h"
-#include "backends/cpu/kernels/saturate.h"
 #include "backends/cpu/kernels/tile.h"
 #include "hwy/highway.h"
+#include "tensor/cast.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace transmuter::cpu {
@@ -271,7 +271,7 @@ HWY_INLINE void widen_run(DType dtype, const void* from, float* to, size_t n) {
 template <class T>
 HWY_INLINE void narrow(const float* from, void* to, size_t n) {
   T* p = static_cast<T*>(to);
-  for (size_t i = 0; i < n; ++i) p[i] = saturate_cast<T>(from[i]);
+  for (size_t i = 0; i < n; ++i) p[i] = transmuter::convert<T>(from[i]);
 }
 HWY_INLINE void narrow_run(DType dtype, const float* from, void* to, size_t n) {
   const TileTag d;
