@@ -54,6 +54,10 @@ const Case kCases[] = {
     {"3x3 odd padding", 1, 4, 8, 1, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {2, 0}, {0, 2}},
     {"3x3 wide padding", 1, 4, 8, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {3, 4}, {4, 3}},
     {"3x3 deep", 1, 60, 30, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"3x3 many filters", 2, 9, 66, 1, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"1x1 many filters", 2, 70, 68, 2, {3, 7}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {"1x1 to one pixel", 1, 500, 64, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {"3x3 to one pixel", 1, 50, 64, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
     {"7x7 stride 2", 2, 3, 16, 1, {30, 31}, {7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}},
     {"3x3 stride 2 and 3", 1, 6, 10, 2, {13, 17}, {3, 3}, {2, 3}, {1, 1}, {1, 0}, {0, 1}},
     {"1x1 stride 2", 1, 8, 9, 1, {10, 9}, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
@@ -84,7 +88,7 @@ Windows windows_of(const Case& c) {
   return w;
 }
 
-std::vector<float> run(const Case& c, bool epilogue, int threads, std::vector<float>* expected) {
+std::vector<float> run(const Case& c, bool epilogue, bool pack, int threads, std::vector<float>* expected) {
   ConvArgs a;
   a.windows = windows_of(c);
   a.images = c.images, a.groups = c.groups, a.in_channels = c.in_channels, a.out_channels = c.out_channels;
@@ -106,6 +110,12 @@ std::vector<float> run(const Case& c, bool epilogue, int threads, std::vector<fl
   conv_reference(a);
   a.y = y.data();
   ThreadPool pool(threads);
+  const size_t packed_bytes = pack ? conv_packed_bytes(a) : 0;
+  AlignedBytes packed(packed_bytes);
+  if (packed_bytes) {
+    conv_pack(a, packed.data, pool);
+    a.packed_filters = packed.data;
+  }
   AlignedBytes scratch(conv_scratch_bytes(a, threads));
   conv(a, scratch.data, pool);
   return y;
@@ -114,9 +124,9 @@ std::vector<float> run(const Case& c, bool epilogue, int threads, std::vector<fl
 TEST(CpuConv, EveryKindOfWindowIsRight) {
   on_every_target([] {
     for (const Case& c : kCases) {
-      for (bool epilogue : {false, true}) {
+      for (int bits = 0; bits < 4; ++bits) {
         std::vector<float> want;
-        const auto got = run(c, epilogue, 1, &want);
+        const auto got = run(c, bits & 1, bits & 2, 1, &want);
         int bad = 0;
         for (size_t i = 0; i < got.size(); ++i) {
           if (!(std::abs(got[i] - want[i]) <= 1e-5) && ++bad == 1) {
@@ -136,8 +146,8 @@ TEST(CpuConv, AnyNumberOfThreadsGivesTheSameBits) {
     if (current_target() == available_targets().back()) return;
     for (const Case& c : big) {
       std::vector<float> want;
-      const auto one = run(c, true, 1, &want);
-      EXPECT_EQ(run(c, true, 3, &want), one) << c.name;
+      const auto one = run(c, true, true, 1, &want);
+      EXPECT_EQ(run(c, true, true, 3, &want), one) << c.name;
     }
   });
 }

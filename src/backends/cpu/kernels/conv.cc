@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "backends/cpu/kernels/conv_ops.h"
 #include "backends/cpu/kernels/gemm_driver.h"
@@ -57,13 +58,35 @@ GemmArgs pointwise_product(const ConvArgs& c) {
   return g;
 }
 
+// Rows = pixels, columns = filters: B is packed_filters, A the images, the result is stored transposed.
+GemmArgs turned(const ConvArgs& c, const GemmArgs& g) {
+  GemmArgs t = g;
+  t.m = c.windows.out[1] * c.windows.out[2];
+  t.n = g.m;
+  t.b = c.packed_filters, t.b_packed = true;
+  t.c_row = 1, t.c_column = g.c_row;
+  std::swap(t.a_batch, t.b_batch);
+  t.b_batch[1] = static_cast<int64_t>(packed_b_bytes(g.k, g.m)) / 4;
+  t.epilogue.column_bias = g.epilogue.row_bias, t.epilogue.row_bias = nullptr;
+  std::swap(t.column_bias_batch, t.row_bias_batch);
+  t.epilogue.residual_row = 1, t.epilogue.residual_column = g.epilogue.residual_row;
+  return t;
+}
+
+GemmArgs turned_pointwise(const ConvArgs& c) {
+  const GemmArgs g = pointwise_product(c);
+  GemmArgs t = turned(c, g);
+  t.m = g.n;
+  t.a = c.x;
+  t.a_row = 1, t.a_column = c.x_channel;
+  return t;
+}
+
 struct Padded {
   PaddedPlanes planes;
   int64_t images;  // copied at a time
   GemmArgs product;
-  IndexedB indexed;
-  // Scratch, in bytes from its start.
-  int64_t rows_at, copy_at, product_at;
+  int64_t copy_at, product_at;  // in the scratch, in bytes; the table of rows comes first
 };
 
 Padded padded_product(const ConvArgs& c) {
@@ -80,15 +103,14 @@ Padded padded_product(const ConvArgs& c) {
   g.c_batch[2] = g.residual_batch[2] = c.windows.out[1] * c.windows.out[2];
   const int64_t copy_at = round_up(g.k * 8, 64);
   const int64_t product_at = round_up(copy_at + (images * one + PaddedPlanes::kSlack) * 4, 64);
-  return {planes, images, g, {nullptr, planes.pitch(), c.windows.out[2]}, 0, copy_at, product_at};
+  return {planes, images, g, copy_at, product_at};
 }
 
 void conv_padded(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
-  Padded p = padded_product(c);
+  const Padded p = padded_product(c);
   const int64_t plane = p.planes.plane();
-  auto* rows = reinterpret_cast<int64_t*>(scratch + p.rows_at);
+  auto* rows = reinterpret_cast<int64_t*>(scratch);
   auto* copy = reinterpret_cast<float*>(scratch + p.copy_at);
-  p.indexed.rows = rows;
   const int64_t taps = c.windows.taps();
   for (int64_t channel = 0; channel < c.in_channels / c.groups; ++channel) {
     p.planes.tap_offsets(channel * plane, rows + channel * taps);
@@ -108,7 +130,13 @@ void conv_padded(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
     g.batch[0] = images;
     g.c = c.y + first * c.y_image;
     if (g.epilogue.residual) g.epilogue.residual = c.epilogue.residual + first * c.residual_image;
-    gemm_indexed(g, p.indexed, scratch + p.product_at, pool);
+    if (c.packed_filters) {
+      GemmArgs t = turned(c, g);
+      t.a = copy;
+      gemm_indexed_a(t, {rows, p.planes.pitch(), c.windows.out[2]}, scratch + p.product_at, pool);
+    } else {
+      gemm_indexed_b(g, {rows, p.planes.pitch(), c.windows.out[2]}, scratch + p.product_at, pool);
+    }
   }
 }
 
@@ -183,19 +211,48 @@ float count_along(const PoolArgs& p, int axis, int64_t at) {
 
 }  // namespace
 
+size_t conv_packed_bytes(const ConvArgs& c) {
+  if (depthwise(c)) return 0;
+  const GemmOps& ops = gemm_ops();
+  const int64_t nr = ops.tile_columns, filters = c.out_channels / c.groups;
+  const int64_t pixels = c.windows.out[1] * c.windows.out[2];
+  const int64_t columns = pointwise(c.windows) ? c.windows.in_pixels() : PaddedPlanes(c.windows).columns();
+  if (filters < nr || pixels == 0) return 0;
+  // What part of the lanes does work, either way.
+  const int64_t rest = columns % nr;
+  const int64_t computed = columns - rest + (rest == 0 ? 0 : rest <= ops.lanes ? ops.lanes : nr);
+  const double plain = static_cast<double>(pixels) / static_cast<double>(computed);
+  const double turned_lanes = static_cast<double>(filters) / static_cast<double>(round_up(filters, nr));
+  if (turned_lanes < 1.08 * plain) return 0;
+  return packed_b_bytes(c.in_channels / c.groups * c.windows.taps(), filters) * static_cast<size_t>(c.groups);
+}
+
+void conv_pack(const ConvArgs& c, void* out, ThreadPool& pool) {
+  const int64_t filters = c.out_channels / c.groups, k = c.in_channels / c.groups * c.windows.taps();
+  const size_t group = packed_b_bytes(k, filters);
+  for (int64_t g = 0; g < c.groups; ++g) {
+    pack_b(k, filters, c.filters + g * filters * k, Storage::f32, 1, k, Storage::f32,
+           static_cast<std::byte*>(out) + static_cast<size_t>(g) * group, pool);
+  }
+}
+
 size_t conv_scratch_bytes(const ConvArgs& c, int threads) {
-  if (pointwise(c.windows)) return gemm_scratch_bytes(pointwise_product(c), threads);
+  if (pointwise(c.windows)) {
+    return gemm_scratch_bytes(c.packed_filters ? turned_pointwise(c) : pointwise_product(c), threads);
+  }
   if (depthwise(c)) {
     const PlaneScratch sizes(c.windows, PaddedPlanes(c.windows));
     return static_cast<size_t>(sizes.offsets + slot_count(threads) * sizes.slot());
   }
   const Padded p = padded_product(c);
-  return static_cast<size_t>(p.product_at) + gemm_indexed_scratch_bytes(p.product, threads);
+  return static_cast<size_t>(p.product_at) + (c.packed_filters
+                                                  ? gemm_indexed_a_scratch_bytes(turned(c, p.product), threads)
+                                                  : gemm_indexed_b_scratch_bytes(p.product, threads));
 }
 
 void conv(const ConvArgs& c, void* scratch, ThreadPool& pool) {
   if (c.images * c.out_channels * c.windows.out_pixels() <= 0) return;
-  if (pointwise(c.windows)) return gemm(pointwise_product(c), scratch, pool);
+  if (pointwise(c.windows)) return gemm(c.packed_filters ? turned_pointwise(c) : pointwise_product(c), scratch, pool);
   if (depthwise(c)) return conv_depthwise(c, static_cast<std::byte*>(scratch), pool);
   conv_padded(c, static_cast<std::byte*>(scratch), pool);
 }

@@ -36,6 +36,7 @@ struct ConvArgs {
   const float* x = nullptr;
   int64_t x_image = 0, x_channel = 0;  // strides; x_channel >= in_pixels
   const float* filters = nullptr;      // [out_channels, in_channels / groups, taps], dense
+  const void* packed_filters = nullptr;  // what conv_pack wrote, or null; read instead of `filters`
   float* y = nullptr;
   int64_t y_image = 0, y_channel = 0;
   // row_bias: per output channel. The residual has result rows = channels, columns = pixels: residual_row is its channel
@@ -44,6 +45,12 @@ struct ConvArgs {
   int64_t residual_image = 0;
 };
 
+// Small images are computed pixel by pixel against filters packed once: the bytes that takes, 0 where it does not pay.
+// Reads the windows, groups and channels only. `out` is 64-byte aligned; valid for the instruction set in use.
+size_t conv_packed_bytes(const ConvArgs& args);
+void conv_pack(const ConvArgs& args, void* out, ThreadPool& pool);
+
+// Takes notice of whether packed_filters is null.
 size_t conv_scratch_bytes(const ConvArgs& args, int threads);
 void conv(const ConvArgs& args, void* scratch, ThreadPool& pool);
 // As plainly as it can be said, in double.

@@ -147,21 +147,22 @@ const GemmOps::Tile* tile_table(std::integer_sequence<int, kRowsLessOne...>) {
   return kTable;
 }
 
-// A 4x4 transpose: four rows `from_row` apart become four rows `to_row` apart.
-HWY_INLINE void transpose4(const float* HWY_RESTRICT from, int64_t from_row, float* HWY_RESTRICT to, int64_t to_row) {
+// A 4x4 transpose: the columns of four vectors of four become rows `to_row` apart.
+HWY_INLINE void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* HWY_RESTRICT to,
+                           int64_t to_row) {
 #if HWY_TARGET == HWY_SCALAR
-  for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) to[j * to_row + i] = from[i * from_row + j];
+  for (int j = 0; j < 4; ++j) {
+    float* out = to + j * to_row;
+    out[0] = r0[j], out[1] = r1[j], out[2] = r2[j], out[3] = r3[j];
   }
 #else
   const hn::Full128<float> d;
   const hn::Full128<double> pairs;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_row);
-  const auto r2 = hn::LoadU(d, from + 2 * from_row), r3 = hn::LoadU(d, from + 3 * from_row);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  const auto v0 = hn::LoadU(d, r0), v1 = hn::LoadU(d, r1), v2 = hn::LoadU(d, r2), v3 = hn::LoadU(d, r3);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, v0, v1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, v2, v3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, v0, v1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, v2, v3));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_row);
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_row);
@@ -169,19 +170,21 @@ HWY_INLINE void transpose4(const float* HWY_RESTRICT from, int64_t from_row, flo
 #endif
 }
 
-// out[j, i] = in[i, j] for rows x columns, both with unit inner stride.
-inline void transpose(int64_t rows, int64_t columns, const float* HWY_RESTRICT in, int64_t in_row,
-                      float* HWY_RESTRICT out, int64_t out_row) {
-  int64_t j = 0;
-  for (; j + 4 <= columns; j += 4) {
-    int64_t i = 0;
-    for (; i + 4 <= rows; i += 4) transpose4(in + i * in_row + j, in_row, out + j * out_row + i, out_row);
-    for (; i < rows; ++i) {
-      for (int64_t jj = j; jj < j + 4; ++jj) out[jj * out_row + i] = in[i * in_row + jj];
+// out[j, i] = row(i)[j] for rows x columns. A remainder of columns is done by repeating some before it.
+template <class Row>
+HWY_INLINE void transpose(int64_t rows, int64_t columns, const Row& row, float* HWY_RESTRICT out, int64_t out_row) {
+  int64_t i = 0;
+  if (columns >= 4) {
+    for (; i + 4 <= rows; i += 4) {
+      for (int64_t j = 0;; j = j + 8 <= columns ? j + 4 : columns - 4) {
+        transpose4(row(i) + j, row(i + 1) + j, row(i + 2) + j, row(i + 3) + j, out + j * out_row + i, out_row);
+        if (j == columns - 4) break;
+      }
     }
   }
-  for (; j < columns; ++j) {
-    for (int64_t i = 0; i < rows; ++i) out[j * out_row + i] = in[i * in_row + j];
+  for (; i < rows; ++i) {
+    const float* in = row(i);
+    for (int64_t j = 0; j < columns; ++j) out[j * out_row + i] = in[j];
   }
 }
 
@@ -192,12 +195,16 @@ inline void pack_a(int64_t rows, int64_t k, const float* HWY_RESTRICT a, int64_t
       std::memcpy(out + r * kPanelStride, a + r * row_stride, static_cast<size_t>(k) * sizeof(float));
     }
   } else if (row_stride == 1) {
-    transpose(k, rows, a, column_stride, out, kPanelStride);
+    transpose(k, rows, [=](int64_t p) HWY_ATTR { return a + p * column_stride; }, out, kPanelStride);
   } else {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t p = 0; p < k; ++p) out[r * kPanelStride + p] = a[r * row_stride + p * column_stride];
     }
   }
+}
+
+inline void pack_a_run(int64_t rows, int64_t k, const float* a, const int64_t* columns, float* HWY_RESTRICT out) {
+  transpose(k, rows, [=](int64_t p) HWY_ATTR { return a + columns[p]; }, out, kPanelStride);
 }
 
 inline void pack_b(int64_t k, int64_t columns, const float* HWY_RESTRICT b, int64_t row_stride, int64_t column_stride,
@@ -216,7 +223,7 @@ inline void pack_b(int64_t k, int64_t columns, const float* HWY_RESTRICT b, int6
       }
     }
   } else if (row_stride == 1) {
-    transpose(columns, k, b, column_stride, out, kTileColumns);
+    transpose(columns, k, [=](int64_t j) HWY_ATTR { return b + j * column_stride; }, out, kTileColumns);
   } else {
     for (int64_t p = 0; p < k; ++p) {
       for (int64_t j = 0; j < columns; ++j) out[p * kTileColumns + j] = b[p * row_stride + j * column_stride];
@@ -302,6 +309,10 @@ void finish_with(const TileEnd& end) {
     }
   }
   if (!scatter) return;
+  if (end.c_row == 1) {
+    transpose(end.rows, end.columns, [&](int64_t r) HWY_ATTR { return result + r * kTileColumns; }, end.c, end.c_column);
+    return;
+  }
   for (int64_t j = 0; j < end.columns; ++j) {
     float* out = end.c + j * end.c_column;
     for (int64_t r = 0; r < end.rows; ++r) out[r * end.c_row] = result[r * kTileColumns + j];
@@ -337,6 +348,7 @@ inline const GemmOps* make_gemm_ops() {
       .indexed_tiles = indexed_table<kTileVectors>(Rows()),
       .narrow_indexed_tiles = indexed_table<1>(Rows()),
       .pack_a = &pack_a,
+      .pack_a_run = &pack_a_run,
       .pack_b = &pack_b,
       .pack_b_half = &pack_b_half,
       .widen = &widen,

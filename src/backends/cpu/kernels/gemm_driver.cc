@@ -2,6 +2,7 @@
 #include "backends/cpu/kernels/gemm_driver.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/slots.h"
@@ -24,6 +25,14 @@ int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts;
 
 int64_t storage_size(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
 
+// Whether a panel read in place through its row stride stays in an 8-way second-level cache of 512 KB: a stride by a
+// large power of two maps all rows to few sets.
+bool spread(int64_t row_stride, int64_t k, int64_t columns) {
+  constexpr int64_t kSets = 1024, kWays = 8;
+  const int64_t lines = std::max<int64_t>(1, row_stride * 4 / kCacheLine);
+  return k * columns * 4 / kCacheLine <= kSets / std::gcd(lines, kSets) * kWays;
+}
+
 enum class BSource {
   packed,        // f32 panels: read in place
   packed_half,   // half panels, few rows: widened in the tile
@@ -45,7 +54,7 @@ struct Plan {
   int64_t slot_bytes() const { return (a_floats + b_floats + tile_floats) * 4; }
 };
 
-Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed) {
+Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_a, bool indexed_b) {
   Plan p;
   // Even panels: 16 rows are 8 + 8, not 14 + 2. Depends on m alone, so that no partition changes a row's sum.
   p.row_panels = ceil_div(g.m, ops.tile_rows);
@@ -54,13 +63,14 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed)
   p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 8));
   if (p.blocks > 1) p.blocks = ceil_div(g.k, p.block_k);
 
-  if (indexed) {
+  if (indexed_b) {
     p.source = BSource::indexed;
   } else if (g.b_packed) {
     p.source = g.b_storage == Storage::f32 ? BSource::packed : p.row_panels <= 2 ? BSource::packed_half : BSource::widened;
   } else {
     const bool contiguous = g.b_storage == Storage::f32 && g.b_column == 1;
-    p.source = contiguous && p.row_panels <= 2 ? BSource::direct : BSource::packed_here;
+    const bool direct = contiguous && (p.row_panels <= 2 || spread(g.b_row, p.block_k, ops.tile_columns));
+    p.source = direct ? BSource::direct : BSource::packed_here;
   }
 
   p.batches = 1;
@@ -83,7 +93,7 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed)
   p.most_columns = ceil_div(p.column_panels, p.task_columns) * ops.tile_columns;
 
   const int64_t line = kCacheLine / 4;
-  p.a_floats = g.m == 1 ? (g.a_column == 1 ? 0 : round_up(g.k, line)) : ops.tile_rows * kPanelStride;
+  p.a_floats = g.m == 1 && !indexed_a ? (g.a_column == 1 ? 0 : round_up(g.k, line)) : ops.tile_rows * kPanelStride;
   p.b_floats = 0;
   if (own_b) p.b_floats = round_up(p.most_columns * g.k, line);
   if (p.source == BSource::direct && g.n % ops.tile_columns != 0) p.b_floats = round_up(ops.tile_columns * g.k, line);
@@ -130,9 +140,10 @@ Operands operands_of(const GemmArgs& g, int64_t index) {
 
 class Task {
  public:
-  Task(const GemmOps& ops, const GemmArgs& g, const Plan& p, const IndexedB* indexed, std::byte* scratch)
-      : ops_(ops), g_(g), p_(p), indexed_(indexed), nr_(ops.tile_columns) {
-    in_place_ = g.epilogue.identity() && g.c_column == 1 && (!indexed || indexed->pitch == indexed->width);
+  Task(const GemmOps& ops, const GemmArgs& g, const Plan& p, const IndexedA* indexed_a, const IndexedB* indexed_b,
+       std::byte* scratch)
+      : ops_(ops), g_(g), p_(p), indexed_a_(indexed_a), indexed_b_(indexed_b), nr_(ops.tile_columns) {
+    in_place_ = g.epilogue.identity() && g.c_column == 1 && (!indexed_b || indexed_b->pitch == indexed_b->width);
     a_pack_ = reinterpret_cast<float*>(scratch);
     b_pack_ = a_pack_ + p.a_floats;
     tile_ = b_pack_ + p.b_floats;
@@ -228,12 +239,24 @@ class Task {
     return columns <= ops_.lanes ? ops_.narrow_tiles : ops_.tiles;
   }
 
+  void pack_pixels(int64_t row, int64_t rows, int64_t k0, int64_t k) const {
+    for (int64_t r = 0; r < rows;) {
+      const int64_t y = (row + r) / indexed_a_->width, x = (row + r) % indexed_a_->width;
+      const int64_t run = std::min(rows - r, indexed_a_->width - x);
+      ops_.pack_a_run(run, k, o_.a + y * indexed_a_->pitch + x, indexed_a_->columns + k0, a_pack_ + r * kPanelStride);
+      r += run;
+    }
+  }
+
   // All columns of the task for one panel of rows and one block of k. `sums` holds the panel's unfinished sums.
   void row_panel(int64_t panel, int64_t block, float* sums) {
     const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
     const int64_t k0 = block * p_.block_k, k = std::min(p_.block_k, g_.k - k0);
     const float* a = o_.a + row * g_.a_row + k0 * g_.a_column;
-    if (p_.a_floats) {
+    if (indexed_a_) {
+      pack_pixels(row, rows, k0, k);
+      a = a_pack_;
+    } else if (p_.a_floats) {
       ops_.pack_a(rows, k, a, g_.a_row, g_.a_column, a_pack_);
       a = a_pack_;
     }
@@ -245,14 +268,14 @@ class Task {
       const int64_t out_row = in_place ? g_.c_row : sums ? p_.most_columns : nr_;
       int64_t b_row;
       const void* b = panel_of_b(j, k0, &b_row);
-      if (indexed_) {
+      if (indexed_b_) {
         const auto* table = columns <= ops_.lanes ? ops_.narrow_indexed_tiles : ops_.indexed_tiles;
-        table[rows - 1](a, static_cast<const float*>(b), indexed_->rows + k0, k, out, out_row, block > 0);
+        table[rows - 1](a, static_cast<const float*>(b), indexed_b_->rows + k0, k, out, out_row, block > 0);
       } else {
         tiles(columns)[rows - 1](a, b, b_row, k, out, out_row, block > 0);
       }
       if (!last || in_place) continue;
-      if (indexed_) {
+      if (indexed_b_) {
         finish_pixels(out, out_row, row, rows, column, columns);
       } else {
         finish(out, out_row, row, rows, column, columns);
@@ -285,13 +308,13 @@ class Task {
   void finish_pixels(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column,
                      int64_t columns) const {
     for (int64_t j = column, end = column + columns; j < end;) {
-      const int64_t y = j / indexed_->pitch, x = j % indexed_->pitch;
-      if (x < indexed_->width) {
-        const int64_t run = indexed_->pitch == indexed_->width ? end - j : std::min(end - j, indexed_->width - x);
-        finish(tile + (j - column), tile_stride, row, rows, y * indexed_->width + x, run);
+      const int64_t y = j / indexed_b_->pitch, x = j % indexed_b_->pitch;
+      if (x < indexed_b_->width) {
+        const int64_t run = indexed_b_->pitch == indexed_b_->width ? end - j : std::min(end - j, indexed_b_->width - x);
+        finish(tile + (j - column), tile_stride, row, rows, y * indexed_b_->width + x, run);
         j += run;
       } else {
-        j += indexed_->pitch - x;
+        j += indexed_b_->pitch - x;
       }
     }
   }
@@ -299,7 +322,8 @@ class Task {
   const GemmOps& ops_;
   const GemmArgs& g_;
   const Plan& p_;
-  const IndexedB* indexed_;
+  const IndexedA* indexed_a_;
+  const IndexedB* indexed_b_;
   const int64_t nr_;
   bool in_place_;  // the sums are the result
   float *a_pack_, *b_pack_, *tile_;
@@ -346,33 +370,40 @@ void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_str
 
 namespace {
 
-size_t scratch_bytes(const GemmArgs& g, int threads, bool indexed) {
-  const Plan plan = make_plan(gemm_ops(), g, threads, indexed);
+size_t scratch_bytes(const GemmArgs& g, int threads, bool indexed_a, bool indexed_b) {
+  const Plan plan = make_plan(gemm_ops(), g, threads, indexed_a, indexed_b);
   const int64_t slots = std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, plan.tasks));
   return static_cast<size_t>(slots * plan.slot_bytes());
 }
 
-void run(const GemmArgs& g, const IndexedB* indexed, void* scratch, ThreadPool& pool) {
+void run(const GemmArgs& g, const IndexedA* a, const IndexedB* b, void* scratch, ThreadPool& pool) {
   if (g.m <= 0 || g.n <= 0) return;
   const GemmOps& ops = gemm_ops();
-  const Plan plan = make_plan(ops, g, pool.threads(), indexed);
+  const Plan plan = make_plan(ops, g, pool.threads(), a, b);
   const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
   const int64_t tasks = plan.tasks;
   const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
   Slots slots(scratch, static_cast<size_t>(plan.slot_bytes()), count);
   pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
-    Task task(ops, g, plan, indexed, lease.memory());
+    Task task(ops, g, plan, a, b, lease.memory());
     for (int64_t index = begin; index < end; ++index) task.run(index);
   });
 }
 
 }  // namespace
 
-size_t gemm_scratch_bytes(const GemmArgs& args, int threads) { return scratch_bytes(args, threads, false); }
-void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, scratch, pool); }
+size_t gemm_scratch_bytes(const GemmArgs& args, int threads) { return scratch_bytes(args, threads, false, false); }
+void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, nullptr, scratch, pool); }
 
-size_t gemm_indexed_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, true); }
-void gemm_indexed(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool) { run(g, &b, scratch, pool); }
+size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, false, true); }
+void gemm_indexed_b(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool) {
+  run(g, nullptr, &b, scratch, pool);
+}
+
+size_t gemm_indexed_a_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, true, false); }
+void gemm_indexed_a(const GemmArgs& g, const IndexedA& a, void* scratch, ThreadPool& pool) {
+  run(g, &a, nullptr, scratch, pool);
+}
 
 }  // namespace transmuter::cpu

@@ -1,4 +1,4 @@
-// Inside the kernels: the product with a B whose rows lie anywhere, which is how a convolution reads its padded input.
+// Inside the kernels: products with an operand that lies anywhere, which is how a convolution reads its padded input.
 #pragma once
 
 #include "backends/cpu/kernels/gemm.h"
@@ -12,8 +12,16 @@ struct IndexedB {
   int64_t pitch, width;
 };
 
-// As gemm.h, with g.n counting columns of B (dropped ones too); b_packed, b_row and b_column are unused.
-size_t gemm_indexed_scratch_bytes(const GemmArgs& g, int threads);
-void gemm_indexed(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool);
+// A[i, k] is at a[columns[k] + y * pitch + x], where i = y * width + x.
+struct IndexedA {
+  const int64_t* columns;
+  int64_t pitch, width;
+};
+
+// As gemm.h; of the indexed operand the strides within a matrix are not used. g.n counts columns of B, dropped ones too.
+size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads);
+void gemm_indexed_b(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool);
+size_t gemm_indexed_a_scratch_bytes(const GemmArgs& g, int threads);
+void gemm_indexed_a(const GemmArgs& g, const IndexedA& a, void* scratch, ThreadPool& pool);
 
 }  // namespace transmuter::cpu

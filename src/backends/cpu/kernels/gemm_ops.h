@@ -52,6 +52,8 @@ struct GemmOps {
   const IndexedTile* narrow_indexed_tiles;
 
   void (*pack_a)(int64_t rows, int64_t k, const float* a, int64_t row_stride, int64_t column_stride, float* out);
+  // Rows of a packed panel from neighbouring places: row r is a[columns[0 .. k) + r].
+  void (*pack_a_run)(int64_t rows, int64_t k, const float* a, const int64_t* columns, float* out);
   // One panel: out[k, tile_columns], zeros past `columns`.
   void (*pack_b)(int64_t k, int64_t columns, const float* b, int64_t row_stride, int64_t column_stride, float* out);
   void (*pack_b_half)(int64_t k, int64_t columns, const uint16_t* b, int64_t row_stride, int64_t column_stride,
