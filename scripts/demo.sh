@@ -35,8 +35,8 @@ if ! ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1 && command -v apt-
   (cd "$sounds" && apt-get download -qq alsa-utils 2>/dev/null && dpkg -x alsa-utils_*.deb .) || true
 fi
 if ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1; then
-  "$python" scripts/fetch_models.py "$models" --only silero_vad.onnx --cache "$build/packages"
-  "$build/release/examples/find_speech" "$models/silero-vad/silero_vad.onnx" \
+  "$python" scripts/fetch_models.py "$models" --only silero_vad_op18_ifless --cache "$build/packages"
+  "$build/release/examples/find_speech" "$models/silero-vad/silero_vad_op18_ifless.onnx" \
     "$sounds"/usr/share/sounds/alsa/{Front_Center,Rear_Left,Noise}.wav
 else
   say "the sounds could not be fetched; examples/find_speech.cc takes any 16-bit mono WAV file"
