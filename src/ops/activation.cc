@@ -1,6 +1,7 @@
 // Activations: Relu and its kin, Softplus, Softsign, Gelu, Swish, PRelu, Clip, Shrink.
 #include <limits>
 
+#include "ir/composites/composites.h"
 #include "ops/known_math.h"
 #include "ops/known_moves.h"
 #include "ops/registry.h"
@@ -114,26 +115,14 @@ void hard_swish(OpContext& op) {
 void swish(OpContext& op) {
   const float alpha = op.attribute_float("alpha", 1.0F);
   require_float(op, 0);
-  Builder& b = op.build();
-  op.output(0, in_single(b, op.input(0),
-                         [&](Value x) { return b.multiply(x, b.logistic(alpha == 1 ? x : scaled(b, x, alpha))); }));
+  op.output(0, ir::silu(op.build(), op.input(0), alpha));
 }
 
 void gelu(OpContext& op) {
   const std::string approximate = op.attribute_string("approximate", "none");
   op.check(approximate == "none" || approximate == "tanh", "approximate must be none or tanh, is ", approximate);
   require_float(op, 0);
-  Builder& b = op.build();
-  op.output(0, in_single(b, op.input(0), [&](Value x) {
-              Value gate;
-              if (approximate == "tanh") {
-                const Value cube = b.multiply(b.multiply(x, x), x);
-                gate = b.tanh(scaled(b, b.add(x, scaled(b, cube, 0.044715)), 0.79788456080286535588));
-              } else {
-                gate = b.erf(scaled(b, x, 0.70710678118654752440));
-              }
-              return b.multiply(scaled(b, x, 0.5), b.add(gate, b.like(gate, 1)));
-            }));
+  op.output(0, ir::gelu(op.build(), op.input(0), approximate == "tanh" ? ir::GeluKind::tanh : ir::GeluKind::erf));
 }
 
 // The slope broadcasts one way, to the input's shape; before opset 7 it had one element a channel.

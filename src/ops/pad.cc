@@ -22,20 +22,6 @@ Mode mode_of(OpContext& op) {
   return Mode::wrap;
 }
 
-// Takes elements along an axis by a 1-D vector of valid positions.
-Value take(Builder& b, Value x, int64_t axis, Value positions) {
-  ir::GatherAttributes attributes;
-  const int64_t rank = b.rank(x);
-  for (int64_t i = 0; i < rank; ++i)
-    if (i != axis) attributes.offset_dims.push_back(i);
-  attributes.collapsed_slice_dims = {axis};
-  attributes.start_index_map = {axis};
-  attributes.index_vector_dim = 1;
-  attributes.slice_sizes = b.shape(x);
-  attributes.slice_sizes[static_cast<size_t>(axis)] = 1;
-  return b.gather(x, positions, attributes);
-}
-
 // The position in [0, extent) that each place of the padded axis reads.
 Value source_positions(Builder& b, Mode mode, Dim extent, Dim low, Dim padded) {
   const Dims shape{padded};

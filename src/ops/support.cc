@@ -88,4 +88,17 @@ Value wrapped_points(OpContext& op, size_t i, const Dims& extents) {
   return wrap_negative(b, indices, materialise(b, Known::vector(b.dtype(indices), extents)));
 }
 
+Value take(ir::Builder& b, Value x, int64_t axis, Value positions) {
+  ir::GatherAttributes attributes;
+  const int64_t rank = b.rank(x);
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != axis) attributes.offset_dims.push_back(i);
+  attributes.collapsed_slice_dims = {axis};
+  attributes.start_index_map = {axis};
+  attributes.index_vector_dim = 1;
+  attributes.slice_sizes = b.shape(x);
+  attributes.slice_sizes[static_cast<size_t>(axis)] = 1;
+  return b.gather(x, positions, std::move(attributes));
+}
+
 }  // namespace transmuter::ops

@@ -42,4 +42,7 @@ ir::Value wrapped_indices(OpContext& op, size_t i, Dim extent);
 // The same for points: the last axis of input i holds one index for each of `extents`.
 ir::Value wrapped_points(OpContext& op, size_t i, const Dims& extents);
 
+// Elements along an axis by a 1-D vector of positions in [0, extent).
+ir::Value take(ir::Builder& b, ir::Value x, int64_t axis, ir::Value positions);
+
 }  // namespace transmuter::ops
