@@ -1,4 +1,4 @@
-// Cast, CastLike, BitCast between numeric dtypes. Float to integer truncates and saturates, NaN gives 0; integers wrap
+// Cast, CastLike, BitCast. Float to integer truncates and saturates, NaN gives 0; integers wrap
 // around; the eight-bit floats saturate unless told not to.
 #include <limits>
 
@@ -81,7 +81,12 @@ Known cast_known(const Known& known, DType to) {
 
 void cast_to(OpContext& op, DType to, bool saturate, Rounding rounding) {
   const DType from = op.dtype(0);
-  if (to == DType::string || from == DType::string) op.unsupported("strings are cast on the host only");
+  if (to == DType::string || from == DType::string) {
+    // No program holds strings: this runs where the input is a value.
+    const Tensor* constant = op.constant(0);
+    if (!constant) throw GraphBreak{&op.node(), 0};
+    return op.output_constant(0, constant->aligned().cast(to));
+  }
   if (is_complex(from) || is_complex(to)) op.unsupported("cast of ", name(from), " to ", name(to));
   if (from == to) return op.output(0, op.traced(0));
   output_known_or(op, 0, cast_known(op.known(0), to), [&]() -> Value {

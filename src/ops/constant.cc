@@ -10,7 +10,7 @@ void constant(OpContext& op) {
   op.check(op.node().attributes.size() == 1, "exactly one value attribute is needed, there are ",
            op.node().attributes.size());
   if (const auto tensor = op.attribute_tensor("value")) return op.output_constant(0, *tensor);
-  if (const auto tensor = op.attribute_tensor("sparse_value")) return op.output_constant(0, *tensor);
+  if (const onnx::Attribute* sparse = op.attribute("sparse_value")) return op.output_constant(0, sparse->tensor);
   if (op.has_attribute("value_float")) return op.output_constant(0, Tensor::scalar(op.attribute_float("value_float")));
   if (op.has_attribute("value_int")) return op.output_constant(0, Tensor::scalar(op.attribute_int("value_int")));
   if (op.has_attribute("value_string"))

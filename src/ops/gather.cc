@@ -1,5 +1,5 @@
-// Gather, GatherElements, GatherND. Negative indices count from the end. An index out of range is an error where it is
-// a constant; one computed while running is clamped to the nearest element.
+// Gather, GatherElements, GatherND. Negative indices count from the end; out of range is an error. (A backend without a
+// check clamps to the nearest element.)
 #include <numeric>
 
 #include "ops/known_math.h"
@@ -108,7 +108,7 @@ void gather(OpContext& op) {
     attributes.index_vector_dim = added;
     attributes.slice_sizes = data;
     attributes.slice_sizes[static_cast<size_t>(axis)] = 1;
-    const Value at = wrapped_indices(op, 1, data[static_cast<size_t>(axis)]);
+    const Value at = checked_indices(op, 1, data[static_cast<size_t>(axis)]);
     return op.build().gather(op.input(0), at, std::move(attributes));
   });
 }
@@ -130,7 +130,7 @@ void gather_elements(OpContext& op) {
     limit[at] = indices[at];
     attributes.operand_batching_dims.push_back(i);
   }
-  const Value at = wrapped_indices(op, 1, op.shape(0)[static_cast<size_t>(axis)]);
+  const Value at = checked_indices(op, 1, op.shape(0)[static_cast<size_t>(axis)]);
   const size_t count = static_cast<size_t>(rank);
   Value data = op.input(0);
   if (!provably_equal(limit, op.shape(0))) data = b.slice(data, Dims(count, Dim(0)), limit, Dims(count, Dim(1)));
@@ -166,17 +166,16 @@ void gather_nd(OpContext& op) {
   attributes.index_vector_dim = last;
   attributes.slice_sizes = data;
   for (int64_t i = 0; i < batch + depth; ++i) attributes.slice_sizes[static_cast<size_t>(i)] = 1;
-  const Value at = wrapped_points(op, 1, Dims(data.begin() + batch, data.begin() + batch + depth));
+  const Value at = checked_points(op, 1, Dims(data.begin() + batch, data.begin() + batch + depth));
   op.output(0, b.gather(op.input(0), at, std::move(attributes)));
 }
 
 }  // namespace
 
 void register_gather(Registry& r) {
-  constexpr const char* kNote = "an index out of range is clamped while running, refused where constant";
-  r.add("Gather", {1, 11, 13}, gather, "", kNote);
-  r.add("GatherElements", {11, 13}, gather_elements, "", kNote);
-  r.add("GatherND", {11, 12, 13}, gather_nd, "", kNote);
+  r.add("Gather", {1, 11, 13}, gather);
+  r.add("GatherElements", {11, 13}, gather_elements);
+  r.add("GatherND", {11, 12, 13}, gather_nd);
 }
 
 }  // namespace transmuter::ops

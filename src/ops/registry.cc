@@ -13,7 +13,6 @@ void register_concat(Registry&);
 void register_constant(Registry&);
 void register_control(Registry&);
 void register_conv(Registry&);
-void register_data_dependent(Registry&);
 void register_elementwise(Registry&);
 void register_expand(Registry&);
 void register_gather(Registry&);
@@ -70,7 +69,6 @@ const Registry& registry() {
     register_constant(*r);
     register_control(*r);
     register_conv(*r);
-    register_data_dependent(*r);
     register_elementwise(*r);
     register_expand(*r);
     register_gather(*r);

@@ -1,4 +1,5 @@
 // ReverseSequence: in each batch row the first sequence_lens steps run backwards, the rest stays.
+#include "ir/composites/composites.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -20,9 +21,11 @@ void reverse_sequence(OpContext& op) {
   const size_t batch = static_cast<size_t>(batch_axis);
   require_eq(op.shape(1)[0], data[batch], "ReverseSequence: number of sequence_lens");
   ir::Builder& b = op.build();
+  const Value lengths =
+      ir::checked_indices(b, op.input(1), {data[static_cast<size_t>(time_axis)] + 1}, false, "ReverseSequence: length");
   const Dims plane{data[0], data[1]};
   const Value time = b.iota(DType::i64, plane, time_axis);
-  const Value length = b.broadcast_in_dim(op.input(1), plane, {batch_axis});
+  const Value length = b.broadcast_in_dim(lengths, plane, {batch_axis});
   const Value inside = b.compare(time, length, CompareDirection::lt);
   const Value mirrored = b.subtract(b.subtract(length, b.like(length, 1)), time);
   const Value from = b.select(inside, mirrored, time);

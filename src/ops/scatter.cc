@@ -1,5 +1,5 @@
-// Scatter, ScatterElements, ScatterND with reductions. Negative indices count from the end. An update whose index is
-// out of range is an error where that is a constant, else it is dropped.
+// Scatter, ScatterElements, ScatterND with reductions. Negative indices count from the end; out of range is an error. (A
+// backend without a check drops the update.)
 #include <numeric>
 
 #include "ops/known_math.h"
@@ -70,7 +70,7 @@ void scatter_elements(OpContext& op) {
       require(less_equal(op.shape(1)[at], op.shape(0)[at]),
               str("ScatterElements: indices are longer than data along axis ", i));
   }
-  const Value indices = wrapped_indices(op, 1, op.shape(0)[static_cast<size_t>(axis)]);
+  const Value indices = checked_indices(op, 1, op.shape(0)[static_cast<size_t>(axis)]);
   op.output(0, scatter_along(op, op.input(0), indices, op.input(2), axis, kind));
 }
 
@@ -125,7 +125,7 @@ void scatter_nd(OpContext& op) {
     for (int64_t i = 0; i < depth; ++i) attributes.scatter_dims_to_operand_dims.push_back(i);
     attributes.inserted_window_dims = attributes.scatter_dims_to_operand_dims;
     for (int64_t i = last; i < op.rank(2); ++i) attributes.update_window_dims.push_back(i);
-    const Value at = wrapped_points(op, 1, Dims(data.begin(), data.begin() + depth));
+    const Value at = checked_points(op, 1, Dims(data.begin(), data.begin() + depth));
     return op.build().scatter(op.input(0), at, op.input(2), std::move(attributes));
   });
 }
@@ -133,10 +133,9 @@ void scatter_nd(OpContext& op) {
 }  // namespace
 
 void register_scatter(Registry& r) {
-  constexpr const char* kNote = "an update out of range is dropped while running, refused where constant";
-  r.add("Scatter", {9, 11}, scatter_elements, "", kNote);
-  r.add("ScatterElements", {11, 13, 16, 18}, scatter_elements, "", kNote);
-  r.add("ScatterND", {11, 13, 16, 18}, scatter_nd, "", kNote);
+  r.add("Scatter", {9, 11}, scatter_elements);
+  r.add("ScatterElements", {11, 13, 16, 18}, scatter_elements);
+  r.add("ScatterND", {11, 13, 16, 18}, scatter_nd);
 }
 
 }  // namespace transmuter::ops

@@ -39,6 +39,15 @@ Dim mirrored_end(Dim bound, Dim extent) {
   return min(max(extent - 1 - index, 0), extent);
 }
 
+// A bound read from an input may be anything: whether it is one of the ends is a guard.
+Dim without_ends(Dim bound) {
+  if (bound.is_constant()) return bound;
+  const Interval range = interval(bound);
+  if (range.high >= kEnd && !decide_lt(bound, kEnd, "Slice: a bound at the end")) return kEnd;
+  if (range.low <= -kEnd && !decide_lt(-kEnd, bound, "Slice: a bound at the beginning")) return -kEnd;
+  return bound;
+}
+
 struct Bounds {
   Dims starts, ends;
   std::vector<int64_t> axes, steps;
@@ -84,14 +93,15 @@ void slice(OpContext& op) {
     const size_t axis = static_cast<size_t>(bounds.axes[i]);
     const Dim extent = extents[axis];
     const int64_t step = bounds.steps[i];
+    const Dim from = without_ends(bounds.starts[i]), to = without_ends(bounds.ends[i]);
     Dim first, end;
     if (step > 0) {
-      first = clamped(bounds.starts[i], extent);
-      end = clamped(bounds.ends[i], extent);
+      first = clamped(from, extent);
+      end = clamped(to, extent);
     } else {
       reversed.push_back(bounds.axes[i]);
-      first = mirrored_start(bounds.starts[i], extent);
-      end = mirrored_end(bounds.ends[i], extent);
+      first = mirrored_start(from, extent);
+      end = mirrored_end(to, extent);
     }
     start[axis] = first;
     limit[axis] = max(first, end);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/composites/composites.h"
+
 namespace transmuter::ops {
 
 using ir::Value;
@@ -16,27 +18,14 @@ std::vector<int64_t> normalised_axes(const OpContext& op, std::vector<int64_t> a
 
 namespace {
 
-// The least and greatest index, where constants or intervals tell.
+// The least and greatest index, where constants or known values tell.
 struct Range {
-  int64_t low = INT64_MAX;
-  int64_t high = INT64_MIN;
-  bool exact = true;  // of constants: both are attained
-
+  std::optional<Dim> low, high;
   void include(Dim dim) {
-    const Interval span = interval(dim);
-    low = std::min(low, span.low);
-    high = std::max(high, span.high);
-    exact = exact && dim.is_constant();
+    low = low ? min(*low, dim) : dim;
+    high = high ? max(*high, dim) : dim;
   }
-  bool empty() const { return low > high; }
 };
-
-void check_range(OpContext& op, const Range& range, Dim extent) {
-  if (!extent.is_constant() || !range.exact || range.empty()) return;
-  const int64_t size = extent.hint();
-  op.check(range.low >= -size, "index ", range.low, " is out of range for extent ", size);
-  op.check(range.high < size, "index ", range.high, " is out of range for extent ", size);
-}
 
 // One range for each place in a point of `depth` indices; empty ranges where nothing is known.
 std::vector<Range> index_ranges(OpContext& op, size_t i, size_t depth) {
@@ -53,40 +42,43 @@ std::vector<Range> index_ranges(OpContext& op, size_t i, size_t depth) {
     }
   } else if (const Tensor* constant = op.constant(i)) {
     const std::vector<int64_t> values = constant->aligned().cast(DType::i64).to_vector<int64_t>();
-    for (size_t k = 0; k < values.size(); ++k) ranges[k % depth].include(values[k]);
+    std::vector<std::pair<int64_t, int64_t>> ends(depth, {INT64_MAX, INT64_MIN});
+    for (size_t k = 0; k < values.size(); ++k) {
+      auto& [low, high] = ends[k % depth];
+      low = std::min(low, values[k]);
+      high = std::max(high, values[k]);
+    }
+    for (size_t k = 0; k < depth && !values.empty(); ++k) {
+      ranges[k].include(ends[k].first);
+      ranges[k].include(ends[k].second);
+    }
   }
   return ranges;
 }
 
-// index < 0 ? index + extent : index
-Value wrap_negative(ir::Builder& b, Value indices, Value extent) {
-  const Value negative = b.compare(indices, b.like(indices, 0), ir::CompareDirection::lt);
-  return b.select(negative, b.add(indices, b.broadcast_to(extent, b.shape(indices))), indices);
-}
-
 }  // namespace
 
-Value wrapped_indices(OpContext& op, size_t i, Dim extent) {
-  ir::Builder& b = op.build();
-  const Range range = index_ranges(op, i, 1)[0];
-  check_range(op, range, extent);
-  const Value indices = op.input(i);
-  if (!range.empty() && range.low >= 0) return indices;
-  return wrap_negative(b, indices, b.dim_value(extent, b.dtype(indices)));
-}
-
-Value wrapped_points(OpContext& op, size_t i, const Dims& extents) {
-  ir::Builder& b = op.build();
+Value checked_points(OpContext& op, size_t i, const Dims& extents) {
   const std::vector<Range> ranges = index_ranges(op, i, extents.size());
-  bool nonnegative = true;
+  bool inside = true;
   for (size_t k = 0; k < extents.size(); ++k) {
-    check_range(op, ranges[k], extents[k]);
-    nonnegative = nonnegative && !ranges[k].empty() && ranges[k].low >= 0;
+    const Range& range = ranges[k];
+    // A large bound never enters arithmetic.
+    if (range.high && range.high->is_constant() && provably_le(extents[k], *range.high))
+      op.invalid("index ", range.high->hint(), " is out of range for extent ", extents[k].hint());
+    if (range.low && range.low->is_constant() &&
+        (range.low->hint() < -INT32_MAX || provably_lt(*range.low, -extents[k])))
+      op.invalid("index ", range.low->hint(), " is out of range for extent ", extents[k].hint());
+    const bool settled = range.low && provably_ge(*range.low, 0);
+    inside = inside && settled;
+    if (settled) require(less(*range.high, extents[k]), str(op.node().op_type, ": index out of range"));
   }
   const Value indices = op.input(i);
-  if (nonnegative) return indices;
-  return wrap_negative(b, indices, materialise(b, Known::vector(b.dtype(indices), extents)));
+  if (inside) return indices;
+  return ir::checked_indices(op.build(), indices, extents, true, op.node().op_type + ": index");
 }
+
+Value checked_indices(OpContext& op, size_t i, Dim extent) { return checked_points(op, i, {extent}); }
 
 Value take(ir::Builder& b, Value x, int64_t axis, Value positions) {
   ir::GatherAttributes attributes;

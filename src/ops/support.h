@@ -36,11 +36,11 @@ inline void require_index(OpContext& op, size_t i) {
 // Axes in [-rank, rank) made nonnegative; Error when one is out of range or repeated.
 std::vector<int64_t> normalised_axes(const OpContext& op, std::vector<int64_t> axes, int64_t rank);
 
-// Along `axis`: index < 0 counts from the end. The indices as they are when what is known of input i says that none is
-// negative; Error for a constant out of range of a constant extent.
-ir::Value wrapped_indices(OpContext& op, size_t i, Dim extent);
+// Input i as positions in [0, extent): a negative index counts from the end. Out of range is an Error, now where the
+// indices are constants, else in the run.
+ir::Value checked_indices(OpContext& op, size_t i, Dim extent);
 // The same for points: the last axis of input i holds one index for each of `extents`.
-ir::Value wrapped_points(OpContext& op, size_t i, const Dims& extents);
+ir::Value checked_points(OpContext& op, size_t i, const Dims& extents);
 
 // Elements along an axis by a 1-D vector of positions in [0, extent).
 ir::Value take(ir::Builder& b, ir::Value x, int64_t axis, ir::Value positions);

@@ -7,6 +7,7 @@
 #include "ir/primitive.h"
 #include "ops/registry.h"
 #include "runtime/execute.h"
+#include "runtime/string_ranks.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -260,6 +261,7 @@ std::vector<Value> run_node(const onnx::Node& node, std::vector<Value> inputs, c
   }
   const ops::Operator* op = ops::registry().find(node.domain, node.op_type);
   if (op && op->host) return op->host(node, std::move(inputs));
+  if (moves_strings(node, inputs)) return run_on_ranks(node, inputs, run_lowered);
   return run_lowered(node, inputs);
 }
 

@@ -208,7 +208,11 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
       if (!traced)
         throw Error(ErrorCode::unsupported,
                     str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
-      if (traced->value && traced->segment < 0) traced->segment = segment_;
+      const auto place = [&](auto&& self, Traced& made) -> void {
+        if (made.value && made.segment < 0) made.segment = segment_;
+        for (const TracedPtr& item : made.items) self(self, *item);
+      };
+      place(place, *traced);
       if (traced->name.empty()) traced->name = node.outputs[i];
       define(node.outputs[i], std::move(traced));
     }

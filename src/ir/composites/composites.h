@@ -15,6 +15,7 @@ extern const Primitive topk, arg_extreme, cumulative;                          /
 extern const Primitive resize, conv_transpose, rnn;                            // resize.cc ...
 extern const Primitive quantize_linear, dequantize_linear, quantized_dot;      // quantize.cc
 extern const Primitive nonzero, nms, unique, compress;                         // data_dependent.cc
+extern const Primitive checked_indices;                                        // indices.cc
 }  // namespace composite
 
 // ---- normalize.cc
@@ -361,5 +362,22 @@ std::vector<Value> unique(Builder& build, Value x, int64_t axis, bool sorted);
 // The slices along an axis (-1: elements of the flattened operand) where the 1-D bool condition, which may be shorter,
 // is true.
 Value compress(Builder& build, Value x, Value condition, int64_t axis);
+
+// ---- indices.cc
+
+// The integer operand, where every element is in [0, extent), or with `from_end` in [-extent, extent): negative ones
+// then have the extent added. One extent for all, or one for each place of the last axis. Error(invalid_input) "WHAT 7
+// is out of range for extent 3" otherwise. A backend that inlines it does not check.
+struct CheckedIndicesAttributes : Attributes {
+  Dims extents;
+  bool from_end = true;
+  std::string what;
+  void visit(AttributeVisitor& v) const override {
+    v.dims("extents", extents);
+    v.integer("from_end", from_end);
+    v.text("what", what);
+  }
+};
+Value checked_indices(Builder& build, Value indices, Dims extents, bool from_end, std::string what);
 
 }  // namespace transmuter::ir
