@@ -1,0 +1,128 @@
+// Loops of quantize.h: runs of elements that share a scale.
+
+#if defined(TRANSMUTER_CPU_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRANSMUTER_CPU_QUANTIZE_INL_H_
+#undef TRANSMUTER_CPU_QUANTIZE_INL_H_
+#else
+#define TRANSMUTER_CPU_QUANTIZE_INL_H_
+#endif
+
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/kernels/tail-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace transmuter::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The low n lanes of a vector of a type narrower than float.
+template <class T>
+HWY_INLINE void store_narrow(hn::Vec<hn::Rebind<int32_t, F32>> v, T* p, int64_t n) {
+  const hn::Rebind<T, F32> d;
+  const auto narrow = hn::DemoteTo(d, v);
+  if (n == static_cast<int64_t>(hn::Lanes(d))) {
+    hn::StoreU(narrow, d, p);
+  } else {
+    HWY_ALIGN T buffer[hn::MaxLanes(F32())];
+    hn::StoreU(narrow, d, buffer);
+    memcpy(p, buffer, static_cast<size_t>(n) * sizeof(T));
+  }
+}
+template <class T>
+HWY_INLINE hn::Vec<hn::Rebind<int32_t, F32>> load_narrow(const T* p, int64_t n) {
+  const hn::Rebind<T, F32> d;
+  const hn::Rebind<int32_t, F32> di;
+  if (n == static_cast<int64_t>(hn::Lanes(d))) return hn::PromoteTo(di, hn::LoadU(d, p));
+  HWY_ALIGN T buffer[hn::MaxLanes(F32())] = {};
+  memcpy(buffer, p, static_cast<size_t>(n) * sizeof(T));
+  return hn::PromoteTo(di, hn::LoadU(d, buffer));
+}
+
+// Scale and zero point of each lane: one for all, or one a lane when `vary`. zeros may be null.
+template <class T>
+struct Scales {
+  const float* scales;
+  const T* zeros;
+  bool vary;
+  HWY_INLINE VF32 scale(int64_t i, int64_t n) const {
+    const F32 d;
+    if (!vary) return hn::Set(d, *scales);
+    // 1 beyond the tail: it divides.
+    return n == static_cast<int64_t>(hn::Lanes(d)) ? hn::LoadU(d, scales + i)
+                                                   : load_n(d, scales + i, static_cast<size_t>(n), 1.0f);
+  }
+  HWY_INLINE hn::Vec<hn::Rebind<int32_t, F32>> zero(int64_t i, int64_t n) const {
+    const hn::Rebind<int32_t, F32> di;
+    if (!zeros) return hn::Zero(di);
+    return vary ? load_narrow(zeros + i, n) : hn::Set(di, static_cast<int32_t>(*zeros));
+  }
+};
+
+template <class T>
+HWY_INLINE void quantize_run(const float* x, T* out, const Scales<T>& scales, int64_t n) {
+  const F32 d;
+  const hn::Rebind<int32_t, F32> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto lowest = hn::Set(di, static_cast<int32_t>(std::numeric_limits<T>::min()));
+  const auto highest = hn::Set(di, static_cast<int32_t>(std::numeric_limits<T>::max()));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = HWY_MIN(lanes, n - i);
+    const VF32 v = count == lanes ? hn::LoadU(d, x + i) : load_n(d, x + i, static_cast<size_t>(count), 0.0f);
+    const VF32 q = hn::Div(v, scales.scale(i, count));
+    const auto zero = scales.zero(i, count);
+    // Clamped as floats, before the zero point, so that the integers hold everything.
+    const VF32 low = hn::ConvertTo(d, hn::Sub(lowest, zero)), high = hn::ConvertTo(d, hn::Sub(highest, zero));
+    const VF32 clamped = hn::IfThenElse(hn::IsNaN(q), low, hn::Min(hn::Max(q, low), high));
+    store_narrow(hn::Add(hn::NearestInt(clamped), zero), out + i, count);
+  }
+}
+
+template <class T>
+HWY_INLINE void dequantize_run(const T* x, float* out, const Scales<T>& scales, int64_t n) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = HWY_MIN(lanes, n - i);
+    const auto difference = hn::Sub(load_narrow(x + i, count), scales.zero(i, count));
+    const VF32 y = hn::Mul(hn::ConvertTo(d, difference), scales.scale(i, count));
+    if (count == lanes) {
+      hn::StoreU(y, d, out + i);
+    } else {
+      store_n(d, y, out + i, static_cast<size_t>(count));
+    }
+  }
+}
+
+void quantize_u8(const float* x, uint8_t* out, const float* scales, const uint8_t* zeros, bool vary, int64_t n) {
+  quantize_run(x, out, Scales<uint8_t>{scales, zeros, vary}, n);
+}
+void quantize_i8(const float* x, int8_t* out, const float* scales, const int8_t* zeros, bool vary, int64_t n) {
+  quantize_run(x, out, Scales<int8_t>{scales, zeros, vary}, n);
+}
+void quantize_u16(const float* x, uint16_t* out, const float* scales, const uint16_t* zeros, bool vary, int64_t n) {
+  quantize_run(x, out, Scales<uint16_t>{scales, zeros, vary}, n);
+}
+void quantize_i16(const float* x, int16_t* out, const float* scales, const int16_t* zeros, bool vary, int64_t n) {
+  quantize_run(x, out, Scales<int16_t>{scales, zeros, vary}, n);
+}
+void dequantize_u8(const uint8_t* x, float* out, const float* scales, const uint8_t* zeros, bool vary, int64_t n) {
+  dequantize_run(x, out, Scales<uint8_t>{scales, zeros, vary}, n);
+}
+void dequantize_i8(const int8_t* x, float* out, const float* scales, const int8_t* zeros, bool vary, int64_t n) {
+  dequantize_run(x, out, Scales<int8_t>{scales, zeros, vary}, n);
+}
+void dequantize_u16(const uint16_t* x, float* out, const float* scales, const uint16_t* zeros, bool vary, int64_t n) {
+  dequantize_run(x, out, Scales<uint16_t>{scales, zeros, vary}, n);
+}
+void dequantize_i16(const int16_t* x, float* out, const float* scales, const int16_t* zeros, bool vary, int64_t n) {
+  dequantize_run(x, out, Scales<int16_t>{scales, zeros, vary}, n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace transmuter::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // TRANSMUTER_CPU_QUANTIZE_INL_H_

@@ -1,0 +1,36 @@
+// Linear quantization of f32, by element.
+#pragma once
+
+#include <cstdint>
+
+#include "transmuter/tensor.h"
+
+namespace transmuter {
+class ThreadPool;
+}
+
+namespace transmuter::cpu {
+
+// x is dense [outer, channels, inner] with one scale (and zero point) a channel; channels == 1 for a single one.
+struct ChannelShape {
+  int64_t outer = 1, channels = 1, inner = 1;
+};
+
+// saturate(round_half_even(x / scale) + zero_point); NaN gives the dtype's lowest value. dtype u8 i8 u16 i16 i32 (i32
+// saturates too); zero points have the same dtype, null means 0.
+void quantize_linear(const float* x, DType dtype, void* out, const float* scales, const void* zero_points,
+                     const ChannelShape& shape, ThreadPool* pool);
+
+// (x - zero_point) * scale, the difference in i32.
+void dequantize_linear(DType dtype, const void* x, float* out, const float* scales, const void* zero_points,
+                       const ChannelShape& shape, ThreadPool* pool);
+
+// Scale and zero point that ONNX DynamicQuantizeLinear gives `count` elements in u8: the range is made to hold 0; a
+// range of nothing but 0 has scale 1.
+struct QuantizeRange {
+  float scale;
+  uint8_t zero_point;
+};
+QuantizeRange dynamic_range_u8(const float* x, int64_t count, ThreadPool* pool);
+
+}  // namespace transmuter::cpu

@@ -1,0 +1,89 @@
+#include "backends/cpu/kernels/sort.h"
+
+#include <bit>
+
+#include "backends/cpu/kernels/parallel.h"
+#include "backends/cpu/kernels/scratch.h"
+#include "base/dispatch.h"
+
+namespace transmuter::cpu {
+namespace {
+
+// Unsigned keys in the order of the values.
+template <class T>
+auto key_of(T value) {
+  if constexpr (is_small_float<T>) {
+    return key_of(to_float(value));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    using U = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    constexpr U kSign = U{1} << (sizeof(T) * 8 - 1);
+    if (value != value) return static_cast<U>(~U{0});
+    const U bits = std::bit_cast<U>(value == T{0} ? T{0} : value);
+    return static_cast<U>(bits & kSign ? ~bits : bits | kSign);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return uint32_t{value};
+  } else {
+    using U = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    constexpr U kSign = U{1} << (sizeof(U) * 8 - 1);
+    return static_cast<U>(std::is_signed_v<T> ? static_cast<U>(value) ^ kSign : static_cast<U>(value));
+  }
+}
+
+struct Entry {
+  uint64_t key;
+  int64_t position;
+  bool operator<(const Entry& other) const { return key != other.key ? key < other.key : position < other.position; }
+};
+
+template <class E>
+void select_first(E* entries, int64_t n, int64_t k) {
+  if (k < n) std::nth_element(entries, entries + k, entries + n);
+  std::sort(entries, entries + k);
+}
+
+// One line of n elements, `stride` apart in both.
+template <class T>
+void line(bool largest, const T* in, int64_t n, int64_t stride, int64_t k, T* values, int64_t* positions) {
+  using Key = decltype(key_of(T{}));
+  const auto write = [&](int64_t i, int64_t position) {
+    if (values) values[i * stride] = in[position * stride];
+    if (positions) positions[i * stride] = position;
+  };
+  if (sizeof(Key) == 4 && n <= int64_t{UINT32_MAX}) {
+    // Key and position in one word: ties settle themselves.
+    auto* words = static_cast<uint64_t*>(thread_scratch(ScratchSlot::task, static_cast<size_t>(n) * sizeof(uint64_t)));
+    for (int64_t i = 0; i < n; ++i) {
+      const auto key = static_cast<uint32_t>(key_of(in[i * stride]));
+      words[i] = uint64_t{largest ? ~key : key} << 32 | static_cast<uint32_t>(i);
+    }
+    select_first(words, n, k);
+    for (int64_t i = 0; i < k; ++i) write(i, static_cast<int64_t>(static_cast<uint32_t>(words[i])));
+    return;
+  }
+  auto* entries = static_cast<Entry*>(thread_scratch(ScratchSlot::task, static_cast<size_t>(n) * sizeof(Entry)));
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t key = key_of(in[i * stride]);
+    entries[i] = {largest ? ~key : key, i};
+  }
+  select_first(entries, n, k);
+  for (int64_t i = 0; i < k; ++i) write(i, entries[i].position);
+}
+
+}  // namespace
+
+void top_k(bool largest, DType dtype, const void* in, const ReduceShape& s, int64_t k, void* values, int64_t* positions,
+           ThreadPool* pool) {
+  if (k == 0) return;
+  dispatch_real(dtype, "top_k", [&]<class T>(TypeTag<T>) {
+    parallel(pool, s.outer * s.inner, grain_for(s.reduce, 4096), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t o = task / s.inner, c = task % s.inner;
+        const int64_t to = o * k * s.inner + c;
+        line(largest, static_cast<const T*>(in) + o * s.reduce * s.inner + c, s.reduce, s.inner, k,
+             values ? static_cast<T*>(values) + to : nullptr, positions ? positions + to : nullptr);
+      }
+    });
+  });
+}
+
+}  // namespace transmuter::cpu
