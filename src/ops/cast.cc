@@ -1,6 +1,6 @@
 // Cast, CastLike, BitCast. Float to integer truncates and saturates, NaN gives 0; integers wrap
 // around; the eight-bit floats saturate unless told not to.
-#include <limits>
+#include "ops/cast.h"
 
 #include "onnx/tensor_proto.h"
 #include "ops/known_math.h"
@@ -49,6 +49,15 @@ Value cast_without_saturation(Builder& b, Value x, DType to, const OverflowRule&
   return b.select(over, b.select(below, bits(rule.negative), bits(rule.positive)), b.convert(x, to));
 }
 
+}  // namespace
+
+Value convert_float8(Builder& b, Value x, DType to, bool saturate) {
+  const std::optional<OverflowRule> rule = saturate ? std::nullopt : overflow_rule(to);
+  return rule ? cast_without_saturation(b, x, to, *rule) : b.convert(x, to);
+}
+
+namespace {
+
 // The powers of two of float8e8m0, by the bits of the magnitude: the exponent, one more where the fraction says so.
 Value cast_to_e8m0(Builder& b, Value x, bool saturate, Rounding rounding) {
   const Value magnitude = b.abs(b.convert(x, DType::f32));
@@ -93,8 +102,7 @@ void cast_to(OpContext& op, DType to, bool saturate, Rounding rounding) {
     Builder& b = op.build();
     const Value x = op.input(0);
     if (to == DType::f8e8m0 && (!saturate || rounding != Rounding::up)) return cast_to_e8m0(b, x, saturate, rounding);
-    const std::optional<OverflowRule> rule = saturate ? std::nullopt : overflow_rule(to);
-    return rule ? cast_without_saturation(b, x, to, *rule) : b.convert(x, to);
+    return convert_float8(b, x, to, saturate);
   });
 }
 

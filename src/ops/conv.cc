@@ -2,6 +2,7 @@
 #include "ops/conv.h"
 
 #include "ir/composites/composites.h"
+#include "ops/known_moves.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 #include "ops/windows.h"
@@ -30,6 +31,15 @@ void check_ranks(OpContext& op, const Dims& x, const Dims& kernel) {
   op.check(x.size() == kernel.size(), "the input has rank ", x.size(), ", the weight ", kernel.size());
 }
 
+Value pad_spatial(Builder& b, Value x, Value padding, const Windows& w) {
+  Dims low(2, Dim(0)), high(2, Dim(0));
+  low.insert(low.end(), w.low.begin(), w.low.end());
+  high.insert(high.end(), w.high.begin(), w.high.end());
+  const Dims none(low.size(), Dim(0));
+  if (provably_equal(low, none) && provably_equal(high, none)) return x;
+  return b.pad(x, padding, low, high, none);
+}
+
 int64_t group_count(OpContext& op) {
   const int64_t groups = op.attribute_int("group", 1);
   op.check(groups >= 1, "group must be positive, is ", groups);
@@ -38,7 +48,7 @@ int64_t group_count(OpContext& op) {
 
 }  // namespace
 
-Value convolve(OpContext& op, Value x, Value kernel, DType result) {
+Value convolve(OpContext& op, Value x, Value kernel, DType result, Value padding) {
   Builder& b = op.build();
   check_ranks(op, b.shape(x), b.shape(kernel));
   const Windows w = read_windows(op, spatial_extents(b.shape(x)), kernel_extents(op, b.shape(kernel)));
@@ -48,6 +58,11 @@ Value convolve(OpContext& op, Value x, Value kernel, DType result) {
   conv.lhs_dilation.assign(w.size(), 1);
   conv.pad_low = w.low;
   conv.pad_high = w.high;
+  if (padding) {
+    x = pad_spatial(b, x, padding, w);
+    conv.pad_low.assign(w.size(), Dim(0));
+    conv.pad_high = conv.pad_low;
+  }
   conv.feature_groups = group_count(op);
   conv.dtype = result;
   return b.convolution(x, kernel, std::move(conv));

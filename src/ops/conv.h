@@ -5,8 +5,9 @@
 
 namespace transmuter::ops {
 
-// Reads auto_pad, dilations, group, kernel_shape, pads, strides; `result` is the dtype. No bias.
-ir::Value convolve(OpContext& op, ir::Value x, ir::Value kernel, DType result);
+// Reads auto_pad, dilations, group, kernel_shape, pads, strides; `result` is the dtype. No bias. The padding is of
+// `padding` (0-d) where that is given, else of zeros.
+ir::Value convolve(OpContext& op, ir::Value x, ir::Value kernel, DType result, ir::Value padding = {});
 // bias [c] added along axis 1.
 ir::Value add_channels(ir::Builder& build, ir::Value x, ir::Value bias);
 
