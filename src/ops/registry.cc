@@ -13,6 +13,7 @@ void register_concat(Registry&);
 void register_constant(Registry&);
 void register_control(Registry&);
 void register_conv(Registry&);
+void register_data_dependent(Registry&);
 void register_einsum(Registry&);
 void register_elementwise(Registry&);
 void register_expand(Registry&);
@@ -74,6 +75,7 @@ const Registry& registry() {
     register_constant(*r);
     register_control(*r);
     register_conv(*r);
+    register_data_dependent(*r);
     register_einsum(*r);
     register_elementwise(*r);
     register_expand(*r);
