@@ -1,0 +1,64 @@
+// Binder: what a step sees while a plan is bound to concrete sizes: the views of its operands, memory for its results, launches.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/run/bound_plan.h"
+#include "ir/program.h"
+
+namespace transmuter::cpu {
+
+class Binder {
+ public:
+  Binder(const ir::Program& program, Bindings& bindings, int threads, bool verbose);
+
+  const ir::Program& program() const { return program_; }
+  int threads() const { return threads_; }
+  int64_t value(Dim d) { return bindings_.evaluate(d); }
+  std::vector<int64_t> values(const Dims& dims) { return bindings_.evaluate(dims); }
+  double value(Real r) { return bindings_.evaluate(r); }
+  Extents shape(ir::Value v);
+
+  // The operand as it lies (touched by the launch that follows).
+  View view(ir::Value v);
+  // Dense and row-major: a copy is launched where it lies otherwise.
+  View dense(ir::Value v);
+  View dense_copy(const View& view);
+  // Memory for a result, in row-major order or with the given order of axes (outermost first).
+  View allocate(ir::Value v, const SmallVector<int64_t, 6>& order = {});
+  // The same, in the memory of an operand that nothing reads later, if it has the same bytes and order; else fresh.
+  View allocate_over(ir::Value v, const View& operand, ir::Value operand_value);
+  void alias(ir::Value v, const View& view) { views_[static_cast<size_t>(v.id)] = view; }
+  int32_t scratch(int64_t bytes);
+  int32_t constant(const std::byte* bytes, int64_t count);
+  // Keeps a table made while binding.
+  const Tensor& keep(Tensor tensor);
+  void launch(const char* kernel, double flops, Launch run);
+  void set_location(int32_t location) { location_ = location; }
+
+  // The planner's side.
+  void bind_input(ir::Value v, int32_t index, DType dtype, const Extents& shape);
+  void bind_constant(ir::Value v, const Tensor& tensor);
+  void set_last_use(std::vector<int32_t> last_op) { last_op_ = std::move(last_op); }
+  void set_op(int32_t index) { op_ = index; }
+  BoundPlan finish(const std::vector<ir::Value>& outputs);
+
+ private:
+  int32_t new_buffer(BoundBuffer buffer);
+  void touch(int32_t buffer);
+
+  const ir::Program& program_;
+  Bindings& bindings_;
+  int threads_;
+  bool verbose_;
+  BoundPlan plan_;
+  std::vector<View> views_;
+  std::vector<int32_t> last_op_;       // per value: the last step that reads it (aliases not followed)
+  std::vector<int32_t> touched_;       // buffers of the launch being prepared
+  int32_t op_ = 0;
+  int32_t location_ = -1;
+};
+
+}  // namespace transmuter::cpu

@@ -1,0 +1,63 @@
+// BoundPlan: a plan for concrete sizes. Launches in order, and where each buffer lives. Kept by sizes, shared by runs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/run/view.h"
+#include "base/dim.h"
+#include "base/thread_pool.h"
+
+namespace transmuter::cpu {
+
+// What a launch sees of the run it belongs to.
+struct RunContext {
+  std::byte* const* bases;  // by buffer
+  ThreadPool& pool;
+  Bindings& bindings;
+
+  template <class T = float>
+  T* at(const View& view) const {
+    return reinterpret_cast<T*>(bases[view.buffer] + view.offset);
+  }
+  template <class T = void>
+  T* scratch(int32_t buffer) const {
+    return reinterpret_cast<T*>(bases[buffer]);
+  }
+};
+
+using Launch = std::function<void(const RunContext&)>;
+
+struct BoundLaunch {
+  Launch run;
+  const char* kernel;   // for TRANSMUTER_VERBOSE
+  std::string shapes;   // filled only when verbose
+  double flops = 0;
+  int32_t location = -1;
+};
+
+struct BoundBuffer {
+  enum class Kind : uint8_t { arena, input, constant, output };
+  Kind kind = Kind::arena;
+  int64_t bytes = 0;
+  int64_t offset = 0;                     // arena
+  int32_t index = -1;                     // input: position; output: position
+  const std::byte* constant = nullptr;    // weights, constants, packed weights: kept by the executable
+  int32_t first = INT32_MAX, last = -1;   // launches that touch it
+};
+
+struct BoundPlan {
+  std::vector<BoundBuffer> buffers;
+  std::vector<BoundLaunch> launches;
+  int64_t arena_bytes = 0;
+  struct Output {
+    int32_t buffer;
+    DType dtype;
+    Shape shape;
+  };
+  std::vector<Output> outputs;
+  std::vector<Tensor> kept;  // constants made while binding
+};
+
+}  // namespace transmuter::cpu

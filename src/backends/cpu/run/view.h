@@ -1,0 +1,43 @@
+// View: strided elements in a buffer of a bound plan. Transposes, broadcasts, slices and most reshapes are views and cost nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/small_vector.h"
+#include "transmuter/tensor.h"
+
+namespace transmuter::cpu {
+
+using Extents = SmallVector<int64_t, 6>;
+
+Extents extents_of(const Shape& shape);
+Shape shape_of(const Extents& extents);
+int64_t product(const Extents& extents);
+
+struct View {
+  int32_t buffer = -1;
+  int64_t offset = 0;  // bytes
+  DType dtype = DType::invalid;
+  Extents shape;
+  Extents strides;  // elements
+
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+  int64_t dim(int64_t axis) const { return shape[static_cast<size_t>(axis)]; }
+  int64_t stride(int64_t axis) const { return strides[static_cast<size_t>(axis)]; }
+  int64_t size() const { return product(shape); }
+  bool is_dense() const;  // row-major without gaps
+};
+
+View dense_view(int32_t buffer, DType dtype, const Extents& shape);
+// Fills strides so that axis order[0] is outermost; order empty: row-major.
+void set_strides(View& view, const SmallVector<int64_t, 6>& order);
+
+View transposed(const View& view, const std::vector<int64_t>& permutation);
+View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions);  // extents of 1 repeat
+View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride);
+View reversed(const View& view, const std::vector<int64_t>& axes);
+// False where no strides express it: the elements must be copied first.
+bool reshaped(const View& view, const Extents& shape, View& out);
+
+}  // namespace transmuter::cpu
