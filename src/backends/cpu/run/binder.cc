@@ -25,7 +25,13 @@ Extents Binder::shape(ir::Value v) {
   return extents;
 }
 
+void Binder::alias(ir::Value v, const View& view) {
+  views_[static_cast<size_t>(v.id)] = view;
+  values_in_[static_cast<size_t>(view.buffer)].push_back(v.id);
+}
+
 int32_t Binder::new_buffer(BoundBuffer buffer) {
+  values_in_.emplace_back();
   plan_.buffers.push_back(buffer);
   return static_cast<int32_t>(plan_.buffers.size()) - 1;
 }
@@ -44,8 +50,7 @@ View Binder::view(ir::Value v) {
 View Binder::dense(ir::Value v) {
   View& own = views_[static_cast<size_t>(v.id)];
   if (!own.is_dense()) {
-    const View copy = dense_copy(own);
-    own = copy;  // later readers take the copy, too
+    alias(v, dense_copy(own));  // later readers take the copy, too
   }
   return view(v);
 }
@@ -75,7 +80,7 @@ View Binder::allocate(ir::Value v, const SmallVector<int64_t, 6>& order) {
   return view;
 }
 
-View Binder::allocate_over(ir::Value v, const View& operand, ir::Value operand_value) {
+View Binder::allocate_over(ir::Value v, const View& operand) {
   const ir::Type& type = program_.type(v);
   const BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(operand.buffer)];
   const Extents want = shape(v);
@@ -83,10 +88,8 @@ View Binder::allocate_over(ir::Value v, const View& operand, ir::Value operand_v
                   operand.is_dense() && product(want) == operand.size() &&
                   buffer.bytes == static_cast<int64_t>(byte_size(operand.dtype, operand.size()));
   // Nothing else that is still to be read may lie in the same memory.
-  for (size_t i = 0; reusable && i < views_.size(); ++i) {
-    if (views_[i].buffer == operand.buffer && static_cast<int32_t>(i) != operand_value.id && last_op_[i] > op_) reusable = false;
-  }
-  if (!reusable || last_op_[static_cast<size_t>(operand_value.id)] > op_) return allocate(v);
+  for (int32_t other : values_in_[static_cast<size_t>(operand.buffer)]) reusable = reusable && last_op_[static_cast<size_t>(other)] <= op_;
+  if (!reusable) return allocate(v);
   View view = dense_view(operand.buffer, type.dtype, want);
   touch(view.buffer);
   alias(v, view);

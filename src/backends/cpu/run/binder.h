@@ -29,13 +29,15 @@ class Binder {
   // Memory for a result, in row-major order or with the given order of axes (outermost first).
   View allocate(ir::Value v, const SmallVector<int64_t, 6>& order = {});
   // The same, in the memory of an operand that nothing reads later, if it has the same bytes and order; else fresh.
-  View allocate_over(ir::Value v, const View& operand, ir::Value operand_value);
-  void alias(ir::Value v, const View& view) { views_[static_cast<size_t>(v.id)] = view; }
+  View allocate_over(ir::Value v, const View& operand);
+  void alias(ir::Value v, const View& view);
   int32_t scratch(int64_t bytes);
   int32_t constant(const std::byte* bytes, int64_t count);
   // Keeps a table made while binding.
   const Tensor& keep(Tensor tensor);
   void launch(const char* kernel, double flops, Launch run);
+  void touch_again(int32_t buffer) { touch(buffer); }
+  void untouch() { touched_.clear(); }  // a step that launches nothing
   void set_location(int32_t location) { location_ = location; }
 
   // The planner's side.
@@ -54,7 +56,8 @@ class Binder {
   int threads_;
   bool verbose_;
   BoundPlan plan_;
-  std::vector<View> views_;
+  std::vector<View> views_;                           // by value
+  std::vector<SmallVector<int32_t, 4>> values_in_;    // by buffer: the values that lie in it
   std::vector<int32_t> last_op_;       // per value: the last step that reads it (aliases not followed)
   std::vector<int32_t> touched_;       // buffers of the launch being prepared
   int32_t op_ = 0;

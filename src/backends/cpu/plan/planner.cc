@@ -1,0 +1,176 @@
+#include "backends/cpu/plan/planner.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ir/composites/composites.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+
+namespace {
+
+bool is_dynamic(const ir::Op& op) {
+  return op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms || op.primitive == &ir::composite::unique ||
+         op.primitive == &ir::composite::compress;
+}
+
+}  // namespace
+
+Planner::Planner(const ir::Program& program, ThreadPool& pool, bool verbose)
+    : program_(program),
+      pool_(pool),
+      verbose_(verbose),
+      defined_(static_cast<size_t>(program.value_count())),
+      users_(static_cast<size_t>(program.value_count())),
+      is_result_(static_cast<size_t>(program.value_count())),
+      parameter_(static_cast<size_t>(program.value_count())),
+      absorbed_(program.ops().size()) {
+  for (const ir::Op& op : program.ops()) {
+    for (ir::Value v : op.results) defined_[static_cast<size_t>(v.id)] = &op;
+    for (ir::Value v : op.operands) {
+      auto& users = users_[static_cast<size_t>(v.id)];
+      if (users.empty() || users.back() != &op) users.push_back(&op);
+    }
+  }
+  for (ir::Value v : program.results()) is_result_[static_cast<size_t>(v.id)] = true;
+  for (const ir::Parameter& p : program.parameters()) parameter_[static_cast<size_t>(p.value.id)] = &p;
+}
+
+const ir::Op* Planner::only_user(ir::Value v) const {
+  return !is_result(v) && users(v).size() == 1 ? users(v)[0] : nullptr;
+}
+
+const Tensor* Planner::constant(ir::Value v) const {
+  if (const ir::Parameter* p = parameter_[static_cast<size_t>(v.id)]) {
+    return p->kind == ir::Parameter::Kind::weight && !p->trainable ? &p->weight : nullptr;
+  }
+  const ir::Op* op = definition(v);
+  return op && op->primitive == &ir::prim::constant ? &op->as<ir::ConstantAttributes>().value : nullptr;
+}
+
+bool Planner::constant_view(ir::Value v, ConstantView& out) const {
+  if (const Tensor* tensor = constant(v)) {
+    if (is_packed(tensor->dtype())) return false;
+    out.tensor = *tensor;
+    out.view = dense_view(0, tensor->dtype(), extents_of(tensor->shape()));
+    return true;
+  }
+  const ir::Op* op = definition(v);
+  if (!op) return false;
+  for (const Dim& d : type(v).shape) {
+    if (!d.is_constant()) return false;
+  }
+  if (op->primitive == &ir::prim::transpose) {
+    if (!constant_view(op->operands[0], out)) return false;
+    out.view = transposed(out.view, op->as<ir::AxesAttributes>().axes);
+    return true;
+  }
+  if (op->primitive == &ir::prim::reshape) {
+    if (!constant_view(op->operands[0], out)) return false;
+    View view;
+    if (!reshaped(out.view, extents_of(hints(type(v).shape)), view)) return false;
+    out.view = view;
+    return true;
+  }
+  return false;
+}
+
+bool Planner::splat(ir::Value v, double& value) const {
+  if (const Tensor* tensor = constant(v)) {
+    if (tensor->size() != 1 || is_complex(tensor->dtype()) || is_packed(tensor->dtype())) return false;
+    value = tensor->aligned().cast(DType::f64).data<double>()[0];
+    return true;
+  }
+  const ir::Op* op = definition(v);
+  if (!op) return false;
+  if (op->primitive == &ir::prim::broadcast_in_dim || op->primitive == &ir::prim::reshape || op->primitive == &ir::prim::convert) {
+    if (op->primitive == &ir::prim::convert && !is_float(type(v).dtype)) return false;
+    return splat(op->operands[0], value);
+  }
+  return false;
+}
+
+void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& reason) const {
+  if (!verbose_) return;
+  std::fprintf(stderr, "plan  %s -> %s: refused by %s: %s\n", op.primitive->name,
+               op.results.empty() ? "" : ir::to_string(type(op.results[0])).c_str(), kernel, reason.c_str());
+}
+
+std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
+  using Plan = std::unique_ptr<Step> (*)(Planner&, const ir::Op&);
+  static constexpr Plan kKernels[] = {plan_view, plan_dot,    plan_convolution, plan_tile, plan_reduce,
+                                      plan_normalize, plan_gather, plan_concatenate, plan_plain};
+  for (Plan plan : kKernels) {
+    if (std::unique_ptr<Step> step = plan(*this, op)) {
+      step->location = op.location;
+      return step;
+    }
+  }
+  throw Error(ErrorCode::internal, str("no kernel takes ", op.primitive->name));
+}
+
+std::vector<Stage> Planner::plan() {
+  plan_clusters(*this);
+  std::vector<Stage> stages(1);
+  for (const ir::Op& op : program_.ops()) {
+    if (is_dynamic(op)) {
+      if (!stages.back().steps.empty()) stages.emplace_back();
+      stages.back().dynamic = &op;
+      stages.emplace_back();
+      continue;
+    }
+    if (auto placed = placed_.find(index_of(op)); placed != placed_.end()) {
+      stages.back().steps.push_back(std::move(placed->second));
+      continue;
+    }
+    if (absorbed_[index_of(op)] || op.primitive == &ir::prim::constant) continue;
+    stages.back().steps.push_back(choose(op));
+  }
+  // Which values cross from one stage into another.
+  std::vector<int32_t> made_in(static_cast<size_t>(program_.value_count()), -1);
+  auto needs = [&](size_t stage, ir::Value v, std::vector<bool>& seen) {
+    if (constant(v) || seen[static_cast<size_t>(v.id)] || made_in[static_cast<size_t>(v.id)] == static_cast<int32_t>(stage)) return;
+    if (parameter_[static_cast<size_t>(v.id)] && parameter_[static_cast<size_t>(v.id)]->kind == ir::Parameter::Kind::weight) return;
+    seen[static_cast<size_t>(v.id)] = true;
+    stages[stage].inputs.push_back(v);
+  };
+  for (size_t s = 0; s < stages.size(); ++s) {
+    Stage& stage = stages[s];
+    std::vector<bool> seen(made_in.size());
+    stage.last_use.assign(made_in.size(), -1);
+    auto reads = [&](const std::vector<ir::Value>& values, int32_t index) {
+      for (ir::Value v : values) {
+        needs(s, v, seen);
+        stage.last_use[static_cast<size_t>(v.id)] = index;
+      }
+    };
+    if (stage.dynamic) {
+      reads(stage.dynamic->operands, 0);
+      for (ir::Value v : stage.dynamic->results) made_in[static_cast<size_t>(v.id)] = static_cast<int32_t>(s);
+    }
+    for (size_t i = 0; i < stage.steps.size(); ++i) {
+      reads(stage.steps[i]->reads, static_cast<int32_t>(i));
+      for (ir::Value v : stage.steps[i]->writes) {
+        made_in[static_cast<size_t>(v.id)] = static_cast<int32_t>(s);
+        stage.last_use[static_cast<size_t>(v.id)] = std::max(stage.last_use[static_cast<size_t>(v.id)], static_cast<int32_t>(i));
+      }
+    }
+  }
+  std::vector<bool> leaves(made_in.size());
+  auto leaving = [&](ir::Value v) {
+    const int32_t stage = made_in[static_cast<size_t>(v.id)];
+    if (stage < 0 || leaves[static_cast<size_t>(v.id)]) return;
+    leaves[static_cast<size_t>(v.id)] = true;
+    Stage& from = stages[static_cast<size_t>(stage)];
+    from.last_use[static_cast<size_t>(v.id)] = INT32_MAX;
+    if (!from.dynamic) from.outputs.push_back(v);
+  };
+  for (ir::Value v : program_.results()) leaving(v);
+  for (const Stage& stage : stages) {
+    for (ir::Value v : stage.inputs) leaving(v);
+  }
+  return stages;
+}
+
+}  // namespace transmuter::cpu

@@ -1,0 +1,94 @@
+// Planner: program -> steps. For each op an ordered list of kernels, the first that accepts; each refusal has a reason, which
+// TRANSMUTER_VERBOSE prints. The plain evaluator of the primitive is last and takes everything.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/cpu/plan/step.h"
+#include "ir/passes/inline_composites.h"
+#include "ir/primitive.h"
+
+namespace transmuter::cpu {
+
+// What executables of one model share, and what the steps of one keep: packed weights.
+struct PackedWeight {
+  std::shared_ptr<std::byte[]> storage;  // 64-byte aligned
+  size_t bytes = 0;
+};
+
+// A weight or constant seen through transposes and reshapes.
+struct ConstantView {
+  Tensor tensor;
+  View view;  // buffer and offset unused: 0
+};
+
+// Ops between data-dependent ones run as one bound plan; a data-dependent op stands alone.
+struct Stage {
+  std::vector<std::unique_ptr<Step>> steps;
+  const ir::Op* dynamic = nullptr;
+  std::vector<ir::Value> inputs;   // computed before, or inputs of the program
+  std::vector<ir::Value> outputs;  // read later, or results of the program
+  std::vector<int32_t> last_use;   // per value: the last step here that reads it; INT32_MAX for outputs
+};
+
+class Planner {
+ public:
+  Planner(const ir::Program& program, ThreadPool& pool, bool verbose);
+
+  std::vector<Stage> plan();
+
+  const ir::Program& program() const { return program_; }
+  ThreadPool& pool() { return pool_; }
+  const ir::Type& type(ir::Value v) const { return program_.type(v); }
+  const ir::Op* definition(ir::Value v) const { return defined_[static_cast<size_t>(v.id)]; }
+  const std::vector<const ir::Op*>& users(ir::Value v) const { return users_[static_cast<size_t>(v.id)]; }
+  // The only op that reads a value that is no result; null otherwise.
+  const ir::Op* only_user(ir::Value v) const;
+  bool is_result(ir::Value v) const { return is_result_[static_cast<size_t>(v.id)]; }
+  const Tensor* constant(ir::Value v) const;  // a constant op's tensor or a fixed weight
+  bool constant_view(ir::Value v, ConstantView& out) const;
+  // The one value of a constant that is the same everywhere (through broadcasts and reshapes).
+  bool splat(ir::Value v, double& value) const;
+  size_t index_of(const ir::Op& op) const { return static_cast<size_t>(&op - program_.ops().data()); }
+
+  // Steps take ops over: those run with the op at which the step stands.
+  void absorb(const ir::Op& op) { absorbed_[index_of(op)] = true; }
+  bool absorbed(const ir::Op& op) const { return absorbed_[index_of(op)]; }
+  // `op`'s step stands where `at` is (later: when everything it reads is there).
+  void move_to(std::unique_ptr<Step> step, const ir::Op& at) { placed_[index_of(at)] = std::move(step); }
+
+  void refuse(const ir::Op& op, const char* kernel, const std::string& reason) const;
+
+ private:
+  std::unique_ptr<Step> choose(const ir::Op& op);
+  void finish_stage(Stage& stage, size_t end, std::vector<bool>& computed_before);
+
+  const ir::Program& program_;
+  ThreadPool& pool_;
+  bool verbose_;
+  std::vector<const ir::Op*> defined_;
+  std::vector<std::vector<const ir::Op*>> users_;
+  std::vector<bool> is_result_;
+  std::vector<const ir::Parameter*> parameter_;
+  std::vector<bool> absorbed_;
+  std::unordered_map<size_t, std::unique_ptr<Step>> placed_;
+};
+
+// Kernels: each returns a step, or null after saying why not.
+std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op);       // steps/view_step.cc
+std::unique_ptr<Step> plan_dot(Planner& planner, const ir::Op& op);        // steps/dot_step.cc
+std::unique_ptr<Step> plan_convolution(Planner& planner, const ir::Op& op);  // steps/conv_step.cc
+std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // steps/tile_step.cc
+std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
+std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
+std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
+std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
+std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);      // steps/plain_step.cc
+
+// Marks ops that run inside a product's step, before clusters of elementwise ops are formed (plan/clusters.cc).
+void plan_clusters(Planner& planner);
+
+}  // namespace transmuter::cpu
