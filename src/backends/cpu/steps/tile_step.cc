@@ -1,0 +1,370 @@
+// Clusters of elementwise ops as one tile program. A cluster is its root and, transitively, every elementwise op of the same shape
+// whose users are all in the cluster: nothing but the root is stored. Views between values (broadcasts above all) are strides of a load.
+#include "backends/cpu/steps/tile_step.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "backends/cpu/plan/planner.h"
+#include "ir/composites/composites.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+namespace {
+
+constexpr size_t kMaxOps = 60;
+constexpr size_t kMaxInputs = 20;
+
+bool float_or_bool(DType d) { return d == DType::f32 || d == DType::f16 || d == DType::bf16 || d == DType::boolean; }
+bool small_float(DType d) { return d == DType::f32 || d == DType::f16 || d == DType::bf16; }
+// Types whose values a float holds exactly enough to be loaded as operands of a convert.
+bool loadable(DType d) { return float_or_bool(d) || (is_integer(d) && !is_packed(d)); }
+
+struct Mapping {
+  const ir::Primitive* primitive;
+  TileOp op;
+};
+
+std::optional<TileOp> mapped(const ir::Primitive* p) {
+  static const Mapping kTable[] = {
+      {&ir::prim::negate, TileOp::neg},
+      {&ir::prim::abs, TileOp::abs},
+      {&ir::prim::sign, TileOp::sign},
+      {&ir::prim::sqrt, TileOp::sqrt},
+      {&ir::prim::rsqrt, TileOp::rsqrt},
+      {&ir::prim::exponential, TileOp::exp},
+      {&ir::prim::exponential_minus_one, TileOp::expm1},
+      {&ir::prim::log, TileOp::log},
+      {&ir::prim::log_plus_one, TileOp::log1p},
+      {&ir::prim::tanh, TileOp::tanh},
+      {&ir::prim::erf, TileOp::erf},
+      {&ir::prim::logistic, TileOp::logistic},
+      {&ir::prim::sine, TileOp::sin},
+      {&ir::prim::cosine, TileOp::cos},
+      {&ir::prim::floor, TileOp::floor},
+      {&ir::prim::ceil, TileOp::ceil},
+      {&ir::prim::round_nearest_even, TileOp::round_nearest_even},
+      {&ir::prim::is_finite, TileOp::is_finite},
+      {&ir::prim::logical_not, TileOp::logical_not},
+      {&ir::prim::add, TileOp::add},
+      {&ir::prim::subtract, TileOp::sub},
+      {&ir::prim::multiply, TileOp::mul},
+      {&ir::prim::divide, TileOp::div},
+      {&ir::prim::maximum, TileOp::max},
+      {&ir::prim::minimum, TileOp::min},
+      {&ir::prim::power, TileOp::pow},
+      {&ir::prim::remainder, TileOp::remainder},
+      {&ir::prim::logical_and, TileOp::logical_and},
+      {&ir::prim::logical_or, TileOp::logical_or},
+      {&ir::prim::logical_xor, TileOp::logical_xor},
+      {&ir::prim::select, TileOp::select},
+      {&ir::prim::clamp, TileOp::clamp},
+  };
+  for (const Mapping& m : kTable) {
+    if (m.primitive == p) return m.op;
+  }
+  return std::nullopt;
+}
+
+TileOp compare_op(ir::CompareDirection d) {
+  switch (d) {
+    case ir::CompareDirection::eq: return TileOp::eq;
+    case ir::CompareDirection::ne: return TileOp::ne;
+    case ir::CompareDirection::lt: return TileOp::lt;
+    case ir::CompareDirection::le: return TileOp::le;
+    case ir::CompareDirection::gt: return TileOp::gt;
+    case ir::CompareDirection::ge: return TileOp::ge;
+  }
+  return TileOp::eq;
+}
+
+TileOp tile_op(const ir::Op& op) {
+  if (op.primitive == &ir::prim::compare) return compare_op(op.as<ir::CompareAttributes>().direction);
+  if (op.primitive == &ir::composite::silu) return TileOp::silu;
+  if (op.primitive == &ir::composite::gelu) {
+    return op.as<ir::GeluAttributes>().kind == ir::GeluKind::erf ? TileOp::gelu : TileOp::gelu_tanh;
+  }
+  return *mapped(op.primitive);
+}
+
+struct Cluster {
+  const ir::Op* root = nullptr;
+  std::vector<const ir::Op*> ops;   // in order
+  std::vector<ir::Value> inputs;
+  TileProgram program;
+};
+
+// Emits the tile program; false when it does not fit the registers.
+bool generate(const Planner& planner, Cluster& cluster) {
+  // Uses left per value, so that registers come free.
+  std::unordered_map<int32_t, int> uses;
+  for (const ir::Op* op : cluster.ops) {
+    for (ir::Value v : op->operands) ++uses[v.id];
+  }
+  std::unordered_map<int32_t, uint8_t> registers;
+  std::vector<uint8_t> free;
+  for (int r = kTileRegisters - 1; r >= 0; --r) free.push_back(static_cast<uint8_t>(r));
+  auto& steps = cluster.program.steps;
+  auto operand = [&](ir::Value v) -> int {
+    if (auto found = registers.find(v.id); found != registers.end()) return found->second;
+    if (free.empty()) return -1;
+    const uint8_t r = free.back();
+    free.pop_back();
+    registers[v.id] = r;
+    double value;
+    if (planner.splat(v, value)) {
+      steps.push_back({.op = TileOp::constant, .dst = r, .imm = static_cast<float>(value)});
+      return r;
+    }
+    auto known = std::find(cluster.inputs.begin(), cluster.inputs.end(), v);
+    if (known == cluster.inputs.end()) {
+      if (cluster.inputs.size() >= kMaxInputs) return -1;
+      known = cluster.inputs.insert(cluster.inputs.end(), v);
+    }
+    steps.push_back({.op = TileOp::load, .dst = r, .a = static_cast<uint8_t>(known - cluster.inputs.begin())});
+    return r;
+  };
+  auto release = [&](ir::Value v) {
+    if (--uses[v.id] > 0) return;
+    if (auto found = registers.find(v.id); found != registers.end()) {
+      free.push_back(found->second);
+      registers.erase(found);
+    }
+  };
+  for (const ir::Op* op : cluster.ops) {
+    const ir::Value result = op->results[0];
+    if (op->primitive == &ir::prim::convert) {
+      const int a = operand(op->operands[0]);
+      if (a < 0) return false;
+      const DType from = planner.type(op->operands[0]).dtype, to = planner.type(result).dtype;
+      const bool inner = op != cluster.root;
+      release(op->operands[0]);
+      if (free.empty()) return false;
+      const uint8_t dst = free.back();
+      free.pop_back();
+      if (inner && to == DType::boolean && from != DType::boolean) {
+        steps.push_back({.op = TileOp::logical_not, .dst = dst, .a = static_cast<uint8_t>(a)});
+        steps.push_back({.op = TileOp::logical_not, .dst = dst, .a = dst});
+      } else {
+        steps.push_back({.op = TileOp::add_imm, .dst = dst, .a = static_cast<uint8_t>(a), .imm = -0.0f});
+      }
+      registers[result.id] = dst;
+      continue;
+    }
+    int r[3] = {0, 0, 0};
+    for (size_t i = 0; i < op->operands.size(); ++i) {
+      r[i] = operand(op->operands[i]);
+      if (r[i] < 0) return false;
+    }
+    for (ir::Value v : op->operands) release(v);
+    if (free.empty()) return false;
+    const uint8_t dst = free.back();
+    free.pop_back();
+    steps.push_back({.op = tile_op(*op),
+                     .dst = dst,
+                     .a = static_cast<uint8_t>(r[0]),
+                     .b = static_cast<uint8_t>(r[1]),
+                     .c = static_cast<uint8_t>(r[2])});
+    registers[result.id] = dst;
+  }
+  steps.push_back({.op = TileOp::store, .a = registers.at(cluster.root->results[0].id), .b = 0});
+  return steps.size() <= static_cast<size_t>(kTileMaxSteps);
+}
+
+bool same_shape(const Planner& planner, ir::Value a, ir::Value b) {
+  const Dims &x = planner.type(a).shape, &y = planner.type(b).shape;
+  if (x.size() != y.size()) return false;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!provably_eq(x[i], y[i])) return false;
+  }
+  return true;
+}
+
+// An integer result may only stand at the root: inside everything is a float.
+bool may_be_inner(const Planner& planner, const ir::Op& op) { return float_or_bool(planner.type(op.results[0]).dtype); }
+
+Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
+  Cluster cluster;
+  cluster.root = &root;
+  std::vector<const ir::Op*> members{&root};
+  // Candidates are looked at in reverse program order, so that all users of an op were decided before it.
+  std::vector<const ir::Op*> queue;
+  auto add_operands = [&](const ir::Op& op) {
+    for (ir::Value v : op.operands) {
+      const ir::Op* def = planner.definition(v);
+      if (def && std::find(queue.begin(), queue.end(), def) == queue.end()) queue.push_back(def);
+    }
+  };
+  add_operands(root);
+  while (!queue.empty() && members.size() < kMaxOps) {
+    auto latest = std::max_element(queue.begin(), queue.end());  // ops lie in one vector, in order
+    const ir::Op* op = *latest;
+    queue.erase(latest);
+    if (planner.absorbed(*op) || !tile_takes(planner, *op) || !may_be_inner(planner, *op)) continue;
+    const ir::Value v = op->results[0];
+    if (planner.is_result(v) || !same_shape(planner, v, root.results[0])) continue;
+    const auto& users = planner.users(v);
+    const bool inside = std::all_of(users.begin(), users.end(), [&](const ir::Op* user) {
+      return std::find(members.begin(), members.end(), user) != members.end();
+    });
+    if (!inside) continue;
+    members.push_back(op);
+    add_operands(*op);
+  }
+  std::sort(members.begin(), members.end());
+  cluster.ops = std::move(members);
+  return cluster;
+}
+
+// Strides of every operand over the result's shape, neighbours that run on in all of them merged.
+struct Space {
+  Extents dims;
+  std::vector<Extents> strides;  // by input
+};
+
+Space collapse(const Extents& shape, const std::vector<View>& inputs) {
+  Space space;
+  space.strides.resize(inputs.size());
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    bool merge = !space.dims.empty();
+    for (size_t k = 0; merge && k < inputs.size(); ++k) merge = space.strides[k].back() == inputs[k].strides[i] * shape[i];
+    if (merge) {
+      space.dims.back() *= shape[i];
+      for (size_t k = 0; k < inputs.size(); ++k) space.strides[k].back() = inputs[k].strides[i];
+      continue;
+    }
+    space.dims.push_back(shape[i]);
+    for (size_t k = 0; k < inputs.size(); ++k) space.strides[k].push_back(inputs[k].strides[i]);
+  }
+  if (space.dims.empty()) {
+    space.dims.push_back(1);
+    for (Extents& s : space.strides) s.push_back(0);
+  }
+  return space;
+}
+
+class TileClusterStep : public Step {
+ public:
+  explicit TileClusterStep(Cluster cluster) : cluster_(std::move(cluster)) {
+    reads = cluster_.inputs;
+    writes = cluster_.root->results;
+  }
+
+  void bind(Binder& bind) const override {
+    const ir::Value result = cluster_.root->results[0];
+    const Extents shape = bind.shape(result);
+    std::vector<View> inputs = views(bind, shape);
+    Space space = collapse(shape, inputs);
+    if (space.dims.size() > static_cast<size_t>(kTileMaxDims)) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i].is_dense()) inputs[i] = bind.dense_copy(inputs[i]);
+      }
+      bind.untouch();
+      for (const View& v : inputs) bind.touch_again(v.buffer);
+      space = collapse(shape, inputs);
+    }
+    View to;
+    bool placed = false;
+    for (size_t i = 0; !placed && i < inputs.size(); ++i) {
+      if (!inputs[i].is_dense() || bit_width(inputs[i].dtype) != bit_width(bind.program().type(result).dtype)) continue;
+      to = bind.allocate_over(result, inputs[i]);
+      placed = true;
+    }
+    if (!placed) to = bind.allocate(result);
+    const int64_t total = product(shape);
+    if (total == 0) return bind.untouch();
+    bind.launch(cluster_.ops.size() == 1 ? cluster_.root->primitive->name : "tile", 0,
+                [this, inputs, to, space, total](const RunContext& run) {
+                  TileInput in[kMaxInputs];
+                  for (size_t i = 0; i < inputs.size(); ++i) {
+                    in[i].data = run.at<std::byte>(inputs[i]);
+                    in[i].dtype = inputs[i].dtype;
+                    for (size_t d = 0; d < space.dims.size(); ++d) in[i].strides[d] = space.strides[i][d];
+                  }
+                  const TileOutput out{run.at<std::byte>(to), to.dtype};
+                  run.pool.parallel_for(total, grain(total), [&](int64_t begin, int64_t end) {
+                    run_tile(cluster_.program, space.dims.data(), static_cast<int>(space.dims.size()), in, &out, begin, end);
+                  });
+                });
+  }
+
+ private:
+  // 0-d operands (predicates, bounds) repeat.
+  std::vector<View> views(Binder& bind, const Extents& shape) const {
+    std::vector<View> inputs;
+    for (ir::Value v : cluster_.inputs) {
+      View view = bind.view(v);
+      if (view.rank() == 0 && shape.size() > 0) view = broadcast(view, shape, {});
+      inputs.push_back(view);
+    }
+    return inputs;
+  }
+
+  int64_t grain(int64_t total) const {
+    const int64_t work = static_cast<int64_t>(cluster_.program.steps.size());
+    const int64_t elements = std::max<int64_t>(4096, 65536 / work);
+    return std::min(total, (elements + kTileLanes - 1) / kTileLanes * kTileLanes);
+  }
+
+  Cluster cluster_;
+};
+
+}  // namespace
+
+bool tile_takes(const Planner& planner, const ir::Op& op) {
+  if (op.results.size() != 1) return false;
+  const DType to = planner.type(op.results[0]).dtype;
+  if (op.primitive == &ir::prim::convert) {
+    const DType from = planner.type(op.operands[0]).dtype;
+    return (small_float(to) && loadable(from)) || (small_float(from) && loadable(to)) || (from == DType::boolean && float_or_bool(to));
+  }
+  if (op.primitive == &ir::prim::compare || op.primitive == &ir::prim::is_finite) {
+    return float_or_bool(planner.type(op.operands[0]).dtype);
+  }
+  if (op.primitive == &ir::composite::gelu) return small_float(to);
+  if (op.primitive == &ir::composite::silu) return small_float(to) && op.as<ir::SiluAttributes>().alpha == 1;
+  const std::optional<TileOp> mapped_op = mapped(op.primitive);
+  if (!mapped_op) return false;
+  const bool logical = *mapped_op == TileOp::logical_and || *mapped_op == TileOp::logical_or || *mapped_op == TileOp::logical_xor ||
+                       *mapped_op == TileOp::logical_not;
+  if (logical) return to == DType::boolean;
+  if (*mapped_op == TileOp::select) return float_or_bool(to);
+  return small_float(to);
+}
+
+std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op) {
+  if (!tile_takes(planner, op)) {
+    if (op.primitive->elementwise) planner.refuse(op, "tile", "computes in f32: neither f64 nor integer arithmetic");
+    return nullptr;
+  }
+  // Clusters were formed before; what is left over stands alone.
+  Cluster cluster;
+  cluster.root = &op;
+  cluster.ops = {&op};
+  if (!generate(planner, cluster)) return nullptr;
+  return std::make_unique<TileClusterStep>(std::move(cluster));
+}
+
+void plan_tile_clusters(Planner& planner) {
+  const auto& ops = planner.program().ops();
+  for (size_t i = ops.size(); i-- > 0;) {
+    const ir::Op& op = ops[i];
+    if (planner.absorbed(op) || !tile_takes(planner, op)) continue;
+    Cluster cluster = gather_cluster(planner, op);
+    while (!generate(planner, cluster)) {
+      // Too large: the earliest members stand for themselves.
+      const size_t keep = std::max<size_t>(1, cluster.ops.size() / 2);
+      std::vector<const ir::Op*> ops_left(cluster.ops.end() - static_cast<ptrdiff_t>(keep), cluster.ops.end());
+      cluster = Cluster{};
+      cluster.root = &op;
+      cluster.ops = std::move(ops_left);
+    }
+    for (const ir::Op* member : cluster.ops) planner.absorb(*member);
+    auto step = std::make_unique<TileClusterStep>(std::move(cluster));
+    step->location = op.location;
+    planner.move_to(std::move(step), op);
+  }
+}
+
+}  // namespace transmuter::cpu
