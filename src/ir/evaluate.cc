@@ -73,19 +73,6 @@ std::vector<Tensor> pack_results(const Program& program, const Op& op, std::vect
   return results;
 }
 
-std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
-                                Bindings* bindings) {
-  if (!op.primitive->evaluate) {
-    if (!op.primitive->decompose)
-      throw Error(ErrorCode::internal, str(op.primitive->name, " has neither an evaluation nor a decomposition"));
-    return evaluate(*body_of(program, op), operands, bindings);
-  }
-  for (Tensor& operand : operands) operand = unpack(operand.aligned());
-  EvaluateContext context{program, op, operands, bindings, {}};
-  op.primitive->evaluate(context);
-  return pack_results(program, op, std::move(context.results), bindings);
-}
-
 // Per value the index of the op after which it isn't needed.
 std::vector<size_t> last_uses(const Program& program) {
   std::vector<size_t> last(static_cast<size_t>(program.value_count()), 0);
@@ -98,6 +85,20 @@ std::vector<size_t> last_uses(const Program& program) {
 }
 
 }  // namespace
+
+std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
+                                Bindings* bindings) {
+  BodyScope bodies;
+  if (!op.primitive->evaluate) {
+    if (!op.primitive->decompose)
+      throw Error(ErrorCode::internal, str(op.primitive->name, " has neither an evaluation nor a decomposition"));
+    return evaluate(*body_of(program, op), operands, bindings);
+  }
+  for (Tensor& operand : operands) operand = unpack(operand.aligned());
+  EvaluateContext context{program, op, operands, bindings, {}};
+  op.primitive->evaluate(context);
+  return pack_results(program, op, std::move(context.results), bindings);
+}
 
 std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inputs, Bindings* bindings) {
   BodyScope bodies;

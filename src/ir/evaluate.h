@@ -16,4 +16,7 @@ namespace transmuter::ir {
 // program's scope: inline those first where threads share a scope.
 std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inputs, Bindings* bindings = nullptr);
 
+// One op on concrete operands.
+std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands, Bindings* bindings);
+
 }  // namespace transmuter::ir

@@ -11,15 +11,16 @@ namespace transmuter::cpu {
 namespace {
 
 bool is_dynamic(const ir::Op& op) {
-  return op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms || op.primitive == &ir::composite::unique ||
-         op.primitive == &ir::composite::compress;
+  return op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms ||
+         op.primitive == &ir::composite::unique || op.primitive == &ir::composite::compress;
 }
 
 }  // namespace
 
-Planner::Planner(const ir::Program& program, ThreadPool& pool, bool verbose)
+Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store, bool verbose)
     : program_(program),
       pool_(pool),
+      store_(store),
       verbose_(verbose),
       defined_(static_cast<size_t>(program.value_count())),
       users_(static_cast<size_t>(program.value_count())),
@@ -84,7 +85,8 @@ bool Planner::splat(ir::Value v, double& value) const {
   }
   const ir::Op* op = definition(v);
   if (!op) return false;
-  if (op->primitive == &ir::prim::broadcast_in_dim || op->primitive == &ir::prim::reshape || op->primitive == &ir::prim::convert) {
+  if (op->primitive == &ir::prim::broadcast_in_dim || op->primitive == &ir::prim::reshape ||
+      op->primitive == &ir::prim::convert) {
     if (op->primitive == &ir::prim::convert && !is_float(type(v).dtype)) return false;
     return splat(op->operands[0], value);
   }
@@ -99,8 +101,8 @@ void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& re
 
 std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
   using Plan = std::unique_ptr<Step> (*)(Planner&, const ir::Op&);
-  static constexpr Plan kKernels[] = {plan_view, plan_dot,    plan_convolution, plan_tile, plan_reduce,
-                                      plan_normalize, plan_gather, plan_concatenate, plan_plain};
+  static constexpr Plan kKernels[] = {plan_view,   plan_tile,        plan_reduce, plan_normalize,
+                                      plan_gather, plan_concatenate, plan_plain};
   for (Plan plan : kKernels) {
     if (std::unique_ptr<Step> step = plan(*this, op)) {
       step->location = op.location;
@@ -130,8 +132,12 @@ std::vector<Stage> Planner::plan() {
   // Which values cross from one stage into another.
   std::vector<int32_t> made_in(static_cast<size_t>(program_.value_count()), -1);
   auto needs = [&](size_t stage, ir::Value v, std::vector<bool>& seen) {
-    if (constant(v) || seen[static_cast<size_t>(v.id)] || made_in[static_cast<size_t>(v.id)] == static_cast<int32_t>(stage)) return;
-    if (parameter_[static_cast<size_t>(v.id)] && parameter_[static_cast<size_t>(v.id)]->kind == ir::Parameter::Kind::weight) return;
+    if (constant(v) || seen[static_cast<size_t>(v.id)] ||
+        made_in[static_cast<size_t>(v.id)] == static_cast<int32_t>(stage))
+      return;
+    if (parameter_[static_cast<size_t>(v.id)] &&
+        parameter_[static_cast<size_t>(v.id)]->kind == ir::Parameter::Kind::weight)
+      return;
     seen[static_cast<size_t>(v.id)] = true;
     stages[stage].inputs.push_back(v);
   };
@@ -153,7 +159,8 @@ std::vector<Stage> Planner::plan() {
       reads(stage.steps[i]->reads, static_cast<int32_t>(i));
       for (ir::Value v : stage.steps[i]->writes) {
         made_in[static_cast<size_t>(v.id)] = static_cast<int32_t>(s);
-        stage.last_use[static_cast<size_t>(v.id)] = std::max(stage.last_use[static_cast<size_t>(v.id)], static_cast<int32_t>(i));
+        stage.last_use[static_cast<size_t>(v.id)] =
+            std::max(stage.last_use[static_cast<size_t>(v.id)], static_cast<int32_t>(i));
       }
     }
   }

@@ -1,5 +1,5 @@
-// Planner: program -> steps. For each op an ordered list of kernels, the first that accepts; each refusal has a reason, which
-// TRANSMUTER_VERBOSE prints. The plain evaluator of the primitive is last and takes everything.
+// Planner: program -> steps. For each op an ordered list of kernels, the first that accepts; each refusal has a reason,
+// which TRANSMUTER_VERBOSE prints. The plain evaluator of the primitive is last and takes everything.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,10 @@
 #include <vector>
 
 #include "backends/cpu/plan/step.h"
-#include "ir/passes/inline_composites.h"
+#include "backends/weight_store.h"
 #include "ir/primitive.h"
 
 namespace transmuter::cpu {
-
-// What executables of one model share, and what the steps of one keep: packed weights.
-struct PackedWeight {
-  std::shared_ptr<std::byte[]> storage;  // 64-byte aligned
-  size_t bytes = 0;
-};
 
 // A weight or constant seen through transposes and reshapes.
 struct ConstantView {
@@ -36,12 +30,13 @@ struct Stage {
 
 class Planner {
  public:
-  Planner(const ir::Program& program, ThreadPool& pool, bool verbose);
+  Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store, bool verbose);
 
   std::vector<Stage> plan();
 
   const ir::Program& program() const { return program_; }
   ThreadPool& pool() { return pool_; }
+  WeightStore& store() { return store_; }
   const ir::Type& type(ir::Value v) const { return program_.type(v); }
   const ir::Op* definition(ir::Value v) const { return defined_[static_cast<size_t>(v.id)]; }
   const std::vector<const ir::Op*>& users(ir::Value v) const { return users_[static_cast<size_t>(v.id)]; }
@@ -68,6 +63,7 @@ class Planner {
 
   const ir::Program& program_;
   ThreadPool& pool_;
+  WeightStore& store_;
   bool verbose_;
   std::vector<const ir::Op*> defined_;
   std::vector<std::vector<const ir::Op*>> users_;
@@ -79,14 +75,16 @@ class Planner {
 
 // Kernels: each returns a step, or null after saying why not.
 std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op);       // steps/view_step.cc
-std::unique_ptr<Step> plan_dot(Planner& planner, const ir::Op& op);        // steps/dot_step.cc
-std::unique_ptr<Step> plan_convolution(Planner& planner, const ir::Op& op);  // steps/conv_step.cc
 std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // steps/tile_step.cc
 std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
 std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
-std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);      // steps/plain_step.cc
+std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);  // steps/plain_step.cc
+
+// Products take over what follows them (place their own step); false: the plain kernel must do.
+bool plan_dot_fused(Planner& planner, const ir::Op& op);          // steps/dot_step.cc
+bool plan_convolution_fused(Planner& planner, const ir::Op& op);  // steps/conv_step.cc
 
 // Marks ops that run inside a product's step, before clusters of elementwise ops are formed (plan/clusters.cc).
 void plan_clusters(Planner& planner);

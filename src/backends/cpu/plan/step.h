@@ -1,4 +1,5 @@
-// Step: one or several ops of a program, and the kernel chosen for them. Made once a program; bound to sizes many times.
+// Step: one or several ops of a program, and the kernel chosen for them. Made once a program; bound to sizes many
+// times.
 #pragma once
 
 #include <memory>

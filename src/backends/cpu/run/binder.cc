@@ -17,7 +17,11 @@ int64_t round_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment *
 }  // namespace
 
 Binder::Binder(const ir::Program& program, Bindings& bindings, int threads, bool verbose)
-    : program_(program), bindings_(bindings), threads_(threads), verbose_(verbose), views_(static_cast<size_t>(program.value_count())) {}
+    : program_(program),
+      bindings_(bindings),
+      threads_(threads),
+      verbose_(verbose),
+      views_(static_cast<size_t>(program.value_count())) {}
 
 Extents Binder::shape(ir::Value v) {
   Extents extents;
@@ -36,9 +40,7 @@ int32_t Binder::new_buffer(BoundBuffer buffer) {
   return static_cast<int32_t>(plan_.buffers.size()) - 1;
 }
 
-void Binder::touch(int32_t buffer) {
-  touched_.push_back(buffer);
-}
+void Binder::touch(int32_t buffer) { touched_.push_back(buffer); }
 
 View Binder::view(ir::Value v) {
   const View& view = views_[static_cast<size_t>(v.id)];
@@ -84,11 +86,12 @@ View Binder::allocate_over(ir::Value v, const View& operand) {
   const ir::Type& type = program_.type(v);
   const BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(operand.buffer)];
   const Extents want = shape(v);
-  bool reusable = buffer.kind == BoundBuffer::Kind::arena && bit_width(operand.dtype) == bit_width(type.dtype) && operand.offset == 0 &&
-                  operand.is_dense() && product(want) == operand.size() &&
+  bool reusable = buffer.kind == BoundBuffer::Kind::arena && bit_width(operand.dtype) == bit_width(type.dtype) &&
+                  operand.offset == 0 && operand.is_dense() && product(want) == operand.size() &&
                   buffer.bytes == static_cast<int64_t>(byte_size(operand.dtype, operand.size()));
   // Nothing else that is still to be read may lie in the same memory.
-  for (int32_t other : values_in_[static_cast<size_t>(operand.buffer)]) reusable = reusable && last_op_[static_cast<size_t>(other)] <= op_;
+  for (int32_t other : values_in_[static_cast<size_t>(operand.buffer)])
+    reusable = reusable && last_op_[static_cast<size_t>(other)] <= op_;
   if (!reusable) return allocate(v);
   View view = dense_view(operand.buffer, type.dtype, want);
   touch(view.buffer);
@@ -144,7 +147,8 @@ void Binder::bind_input(ir::Value v, int32_t index, DType dtype, const Extents& 
 }
 
 void Binder::bind_constant(ir::Value v, const Tensor& tensor) {
-  alias(v, dense_view(constant(tensor.bytes(), static_cast<int64_t>(tensor.nbytes())), tensor.dtype(), extents_of(tensor.shape())));
+  alias(v, dense_view(constant(tensor.bytes(), static_cast<int64_t>(tensor.nbytes())), tensor.dtype(),
+                      extents_of(tensor.shape())));
 }
 
 BoundPlan Binder::finish(const std::vector<ir::Value>& outputs) {
@@ -166,14 +170,15 @@ BoundPlan Binder::finish(const std::vector<ir::Value>& outputs) {
   // Arena: buffers by first use; freed blocks are taken again, best fit first.
   std::vector<int32_t> order;
   for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-    if (plan_.buffers[i].kind == BoundBuffer::Kind::arena && plan_.buffers[i].last >= 0) order.push_back(static_cast<int32_t>(i));
+    if (plan_.buffers[i].kind == BoundBuffer::Kind::arena && plan_.buffers[i].last >= 0)
+      order.push_back(static_cast<int32_t>(i));
   }
   std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     return plan_.buffers[static_cast<size_t>(a)].first < plan_.buffers[static_cast<size_t>(b)].first;
   });
-  std::multimap<int64_t, int64_t> free_by_size;      // size -> offset
-  std::map<int64_t, int64_t> free_by_offset;         // offset -> size
-  std::multimap<int32_t, int32_t> live;              // last launch -> buffer
+  std::multimap<int64_t, int64_t> free_by_size;  // size -> offset
+  std::map<int64_t, int64_t> free_by_offset;     // offset -> size
+  std::multimap<int32_t, int32_t> live;          // last launch -> buffer
   int64_t top = 0;
   auto erase_sized = [&](int64_t offset, int64_t size) {
     auto [begin, end] = free_by_size.equal_range(size);

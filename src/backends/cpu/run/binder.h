@@ -1,4 +1,5 @@
-// Binder: what a step sees while a plan is bound to concrete sizes: the views of its operands, memory for its results, launches.
+// Binder: what a step sees while a plan is bound to concrete sizes: the views of its operands, memory for its results,
+// launches.
 #pragma once
 
 #include <string>
@@ -56,10 +57,10 @@ class Binder {
   int threads_;
   bool verbose_;
   BoundPlan plan_;
-  std::vector<View> views_;                           // by value
-  std::vector<SmallVector<int32_t, 4>> values_in_;    // by buffer: the values that lie in it
-  std::vector<int32_t> last_op_;       // per value: the last step that reads it (aliases not followed)
-  std::vector<int32_t> touched_;       // buffers of the launch being prepared
+  std::vector<View> views_;                         // by value
+  std::vector<SmallVector<int32_t, 4>> values_in_;  // by buffer: the values that lie in it
+  std::vector<int32_t> last_op_;                    // per value: the last step that reads it (aliases not followed)
+  std::vector<int32_t> touched_;                    // buffers of the launch being prepared
   int32_t op_ = 0;
   int32_t location_ = -1;
 };

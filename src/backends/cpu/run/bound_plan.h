@@ -31,8 +31,8 @@ using Launch = std::function<void(const RunContext&)>;
 
 struct BoundLaunch {
   Launch run;
-  const char* kernel;   // for TRANSMUTER_VERBOSE
-  std::string shapes;   // filled only when verbose
+  const char* kernel;  // for TRANSMUTER_VERBOSE
+  std::string shapes;  // filled only when verbose
   double flops = 0;
   int32_t location = -1;
 };
@@ -41,10 +41,10 @@ struct BoundBuffer {
   enum class Kind : uint8_t { arena, input, constant, output };
   Kind kind = Kind::arena;
   int64_t bytes = 0;
-  int64_t offset = 0;                     // arena
-  int32_t index = -1;                     // input: position; output: position
-  const std::byte* constant = nullptr;    // weights, constants, packed weights: kept by the executable
-  int32_t first = INT32_MAX, last = -1;   // launches that touch it
+  int64_t offset = 0;                    // arena
+  int32_t index = -1;                    // input: position; output: position
+  const std::byte* constant = nullptr;   // weights, constants, packed weights: kept by the executable
+  int32_t first = INT32_MAX, last = -1;  // launches that touch it
 };
 
 struct BoundPlan {

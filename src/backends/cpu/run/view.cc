@@ -67,7 +67,8 @@ View broadcast(const View& view, const Extents& shape, const std::vector<int64_t
   return out;
 }
 
-View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride) {
+View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+            const std::vector<int64_t>& stride) {
   View out = view;
   int64_t offset = 0;
   for (size_t i = 0; i < start.size(); ++i) {
@@ -98,7 +99,8 @@ bool reshaped(const View& view, const Extents& shape, View& out) {
     return true;
   }
   out.strides.assign(shape.data(), shape.size());
-  // Old axes (without extents of 1) and new axes are matched in groups of equal size; within a group the old axes must be one run.
+  // Old axes (without extents of 1) and new axes are matched in groups of equal size; within a group the old axes must
+  // be one run.
   Extents old_shape, old_strides;
   for (size_t i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] == 1) continue;

@@ -1,4 +1,5 @@
-// View: strided elements in a buffer of a bound plan. Transposes, broadcasts, slices and most reshapes are views and cost nothing.
+// View: strided elements in a buffer of a bound plan. Transposes, broadcasts, slices and most reshapes are views and
+// cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ void set_strides(View& view, const SmallVector<int64_t, 6>& order);
 
 View transposed(const View& view, const std::vector<int64_t>& permutation);
 View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions);  // extents of 1 repeat
-View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit, const std::vector<int64_t>& stride);
+View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
+            const std::vector<int64_t>& stride);
 View reversed(const View& view, const std::vector<int64_t>& axes);
 // False where no strides express it: the elements must be copied first.
 bool reshaped(const View& view, const Extents& shape, View& out);

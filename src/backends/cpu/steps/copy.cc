@@ -19,7 +19,8 @@ Plan collapse(const View& from, const View& to) {
   for (size_t i = 0; i < from.shape.size(); ++i) {
     const int64_t extent = from.shape[i];
     if (extent == 1) continue;
-    if (!plan.shape.empty() && plan.from.back() == from.strides[i] * extent && plan.to.back() == to.strides[i] * extent) {
+    if (!plan.shape.empty() && plan.from.back() == from.strides[i] * extent &&
+        plan.to.back() == to.strides[i] * extent) {
       plan.shape.back() *= extent;
       plan.from.back() = from.strides[i];
       plan.to.back() = to.strides[i];
@@ -59,7 +60,8 @@ void copy_block(const T* from, T* to, const Plan& plan, size_t a, size_t b) {
     for (int64_t j0 = 0; j0 < m; j0 += kBlock) {
       const int64_t j1 = j0 + kBlock < m ? j0 + kBlock : m;
       for (int64_t i = i0; i < i1; ++i) {
-        for (int64_t j = j0; j < j1; ++j) to[i * plan.to[a] + j * plan.to[b]] = from[i * plan.from[a] + j * plan.from[b]];
+        for (int64_t j = j0; j < j1; ++j)
+          to[i * plan.to[a] + j * plan.to[b]] = from[i * plan.from[a] + j * plan.from[b]];
       }
     }
   }
@@ -115,11 +117,13 @@ void launch_copy(Binder& bind, const View& from, const View& to) {
   }
   if (is_packed(from.dtype)) {
     const size_t bytes = byte_size(from.dtype, from.size());
-    bind.launch("copy", 0, [=](const RunContext& run) { std::memcpy(run.at<std::byte>(to), run.at<std::byte>(from), bytes); });
+    bind.launch("copy", 0,
+                [=](const RunContext& run) { std::memcpy(run.at<std::byte>(to), run.at<std::byte>(from), bytes); });
     return;
   }
   bind.launch("copy", 0, [from, to, plan = collapse(from, to)](const RunContext& run) {
-    dispatch_width(from.dtype, "copy", [&]<class T>(TypeTag<T>) { copy_all<T>(plan, run.at<T>(from), run.at<T>(to), run.pool); });
+    dispatch_width(from.dtype, "copy",
+                   [&]<class T>(TypeTag<T>) { copy_all<T>(plan, run.at<T>(from), run.at<T>(to), run.pool); });
   });
 }
 

@@ -36,7 +36,8 @@ class ConcatenateStep : public Step {
   const ir::Op& op_;
 };
 
-// result[outer, indices..., inner] = x[outer, index, inner]; indices are clamped, negative ones to 0, as StableHLO says.
+// result[outer, indices..., inner] = x[outer, index, inner]; indices are clamped, negative ones to 0, as StableHLO
+// says.
 class TakeStep : public Step {
  public:
   TakeStep(const ir::Op& op, int64_t axis) : op_(op), axis_(axis) {
@@ -93,7 +94,8 @@ std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op) {
   const char* reason = nullptr;
   if (is_packed(x.dtype)) reason = "elements of less than a byte";
   if (indices.dtype != DType::i64 && indices.dtype != DType::i32) reason = "indices are neither i32 nor i64";
-  if (a.start_index_map.size() != 1 || a.collapsed_slice_dims != a.start_index_map || !a.operand_batching_dims.empty()) {
+  if (a.start_index_map.size() != 1 || a.collapsed_slice_dims != a.start_index_map ||
+      !a.operand_batching_dims.empty()) {
     reason = "more than whole rows along one axis";
   }
   if (!reason) {
@@ -111,7 +113,8 @@ std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op) {
         continue;
       }
       const size_t which = i - (static_cast<int64_t>(i) > axis ? 1 : 0);
-      if (!provably_eq(a.slice_sizes[i], x.shape[i]) || a.offset_dims[which] != expected) reason = "slices of rows, or other result axes";
+      if (!provably_eq(a.slice_sizes[i], x.shape[i]) || a.offset_dims[which] != expected)
+        reason = "slices of rows, or other result axes";
       ++expected;
     }
     if (!reason) return std::make_unique<TakeStep>(op, axis);

@@ -32,7 +32,8 @@ class PlainStep : public Step {
       const std::vector<Tensor> computed = ir::evaluate_op(program, op_, std::move(tensors), &run.bindings);
       for (size_t i = 0; i < results.size(); ++i) {
         if (computed[i].shape() != shape_of(results[i].shape)) {
-          throw Error(ErrorCode::internal, str(op_.primitive->name, ": ", computed[i].shape(), " in place of ", shape_of(results[i].shape)));
+          throw Error(ErrorCode::internal,
+                      str(op_.primitive->name, ": ", computed[i].shape(), " in place of ", shape_of(results[i].shape)));
         }
         if (computed[i].nbytes()) std::memcpy(run.at<std::byte>(results[i]), computed[i].bytes(), computed[i].nbytes());
       }

@@ -1,5 +1,6 @@
-// Clusters of elementwise ops as one tile program. A cluster is its root and, transitively, every elementwise op of the same shape
-// whose users are all in the cluster: nothing but the root is stored. Views between values (broadcasts above all) are strides of a load.
+// Clusters of elementwise ops as one tile program. A cluster is its root and, transitively, every elementwise op of the
+// same shape whose users are all in the cluster: nothing but the root is stored. Views between values (broadcasts above
+// all) are strides of a load.
 #include "backends/cpu/steps/tile_step.h"
 
 #include <algorithm>
@@ -68,12 +69,18 @@ std::optional<TileOp> mapped(const ir::Primitive* p) {
 
 TileOp compare_op(ir::CompareDirection d) {
   switch (d) {
-    case ir::CompareDirection::eq: return TileOp::eq;
-    case ir::CompareDirection::ne: return TileOp::ne;
-    case ir::CompareDirection::lt: return TileOp::lt;
-    case ir::CompareDirection::le: return TileOp::le;
-    case ir::CompareDirection::gt: return TileOp::gt;
-    case ir::CompareDirection::ge: return TileOp::ge;
+    case ir::CompareDirection::eq:
+      return TileOp::eq;
+    case ir::CompareDirection::ne:
+      return TileOp::ne;
+    case ir::CompareDirection::lt:
+      return TileOp::lt;
+    case ir::CompareDirection::le:
+      return TileOp::le;
+    case ir::CompareDirection::gt:
+      return TileOp::gt;
+    case ir::CompareDirection::ge:
+      return TileOp::ge;
   }
   return TileOp::eq;
 }
@@ -89,7 +96,7 @@ TileOp tile_op(const ir::Op& op) {
 
 struct Cluster {
   const ir::Op* root = nullptr;
-  std::vector<const ir::Op*> ops;   // in order
+  std::vector<const ir::Op*> ops;  // in order
   std::vector<ir::Value> inputs;
   TileProgram program;
 };
@@ -228,7 +235,8 @@ Space collapse(const Extents& shape, const std::vector<View>& inputs) {
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
     bool merge = !space.dims.empty();
-    for (size_t k = 0; merge && k < inputs.size(); ++k) merge = space.strides[k].back() == inputs[k].strides[i] * shape[i];
+    for (size_t k = 0; merge && k < inputs.size(); ++k)
+      merge = space.strides[k].back() == inputs[k].strides[i] * shape[i];
     if (merge) {
       space.dims.back() *= shape[i];
       for (size_t k = 0; k < inputs.size(); ++k) space.strides[k].back() = inputs[k].strides[i];
@@ -268,6 +276,12 @@ class TileClusterStep : public Step {
     bool placed = false;
     for (size_t i = 0; !placed && i < inputs.size(); ++i) {
       if (!inputs[i].is_dense() || bit_width(inputs[i].dtype) != bit_width(bind.program().type(result).dtype)) continue;
+      // Another operand that lies in the same memory in another way would be overwritten before it is read.
+      const bool alone = std::all_of(inputs.begin(), inputs.end(), [&](const View& other) {
+        return other.buffer != inputs[i].buffer ||
+               (other.offset == inputs[i].offset && other.is_dense() && other.dtype == inputs[i].dtype);
+      });
+      if (!alone) continue;
       to = bind.allocate_over(result, inputs[i]);
       placed = true;
     }
@@ -284,7 +298,8 @@ class TileClusterStep : public Step {
                   }
                   const TileOutput out{run.at<std::byte>(to), to.dtype};
                   run.pool.parallel_for(total, grain(total), [&](int64_t begin, int64_t end) {
-                    run_tile(cluster_.program, space.dims.data(), static_cast<int>(space.dims.size()), in, &out, begin, end);
+                    run_tile(cluster_.program, space.dims.data(), static_cast<int>(space.dims.size()), in, &out, begin,
+                             end);
                   });
                 });
   }
@@ -317,7 +332,8 @@ bool tile_takes(const Planner& planner, const ir::Op& op) {
   const DType to = planner.type(op.results[0]).dtype;
   if (op.primitive == &ir::prim::convert) {
     const DType from = planner.type(op.operands[0]).dtype;
-    return (small_float(to) && loadable(from)) || (small_float(from) && loadable(to)) || (from == DType::boolean && float_or_bool(to));
+    return (small_float(to) && loadable(from)) || (small_float(from) && loadable(to)) ||
+           (from == DType::boolean && float_or_bool(to));
   }
   if (op.primitive == &ir::prim::compare || op.primitive == &ir::prim::is_finite) {
     return float_or_bool(planner.type(op.operands[0]).dtype);
@@ -326,8 +342,8 @@ bool tile_takes(const Planner& planner, const ir::Op& op) {
   if (op.primitive == &ir::composite::silu) return small_float(to) && op.as<ir::SiluAttributes>().alpha == 1;
   const std::optional<TileOp> mapped_op = mapped(op.primitive);
   if (!mapped_op) return false;
-  const bool logical = *mapped_op == TileOp::logical_and || *mapped_op == TileOp::logical_or || *mapped_op == TileOp::logical_xor ||
-                       *mapped_op == TileOp::logical_not;
+  const bool logical = *mapped_op == TileOp::logical_and || *mapped_op == TileOp::logical_or ||
+                       *mapped_op == TileOp::logical_xor || *mapped_op == TileOp::logical_not;
   if (logical) return to == DType::boolean;
   if (*mapped_op == TileOp::select) return float_or_bool(to);
   return small_float(to);

@@ -45,8 +45,8 @@ class ViewStep : public Step {
 
 std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op) {
   const ir::Primitive* p = op.primitive;
-  if (p != &ir::prim::transpose && p != &ir::prim::broadcast_in_dim && p != &ir::prim::reverse && p != &ir::prim::slice &&
-      p != &ir::prim::reshape) {
+  if (p != &ir::prim::transpose && p != &ir::prim::broadcast_in_dim && p != &ir::prim::reverse &&
+      p != &ir::prim::slice && p != &ir::prim::reshape) {
     return nullptr;
   }
   if (is_packed(planner.type(op.operands[0]).dtype)) {

@@ -1,0 +1,51 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "backends/cpu/run/executable.h"
+#include "backends/cpu/steps/takes.h"
+#include "ir/composites/composites.h"
+
+namespace transmuter {
+namespace {
+
+// One pool for each number of threads, kept: threads are dear to start.
+std::shared_ptr<ThreadPool> pool_of(int threads) {
+  static std::mutex mutex;
+  static std::map<int, std::shared_ptr<ThreadPool>> pools;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<ThreadPool>& pool = pools[threads];
+  if (!pool) pool = std::make_shared<ThreadPool>(threads);
+  return pool;
+}
+
+class CpuBackend : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  Capabilities capabilities() const override {
+    return {.symbolic_shapes = true, .data_dependent_extents = true, .host_memory = true};
+  }
+  bool takes_composite(const ir::Program& program, const ir::Op& op) const override {
+    if (op.primitive->evaluate || cpu::normalize_takes(program, op)) return true;
+    const DType dtype = program.type(op.results[0]).dtype;
+    const bool small_float = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+    if (op.primitive == &ir::composite::gelu) return small_float;
+    return op.primitive == &ir::composite::silu && small_float && op.as<ir::SiluAttributes>().alpha == 1;
+  }
+  Buffer upload(const Tensor& tensor) const override { return {tensor, nullptr, false}; }
+  Tensor download(const Buffer& buffer) const override { return buffer.host; }
+  std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const override {
+    const char* verbose = std::getenv("TRANSMUTER_VERBOSE");
+    return std::make_unique<cpu::CpuExecutable>(program, pool_of(options.threads),
+                                                options.weights ? options.weights : std::make_shared<WeightStore>(),
+                                                options.verbose || (verbose && *verbose == '1'));
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_cpu_backend() { return std::make_shared<CpuBackend>(); }
+
+}  // namespace transmuter

@@ -1,0 +1,219 @@
+#include "backends/cpu/run/executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+
+#include "base/strings.h"
+#include "ir/evaluate.h"
+#include "ir/primitives/attributes.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+namespace {
+
+constexpr size_t kPlansKept = 16;
+
+}  // namespace
+
+CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
+                             std::shared_ptr<WeightStore> store, bool verbose)
+    : program_(program), pool_(std::move(pool)), store_(std::move(store)), verbose_(verbose) {
+  stages_ = Planner(program_, *pool_, *store_, verbose).plan();
+  caches_.resize(stages_.size());
+  keep_weights();
+  for (const ir::Op& op : program_.ops()) {
+    if (op.primitive == &ir::prim::constant) constants_.push_back(&op);
+  }
+}
+
+// The weights that steps read as they are (not packed), at aligned addresses.
+void CpuExecutable::keep_weights() {
+  std::vector<bool> read(static_cast<size_t>(program_.value_count()));
+  for (const Stage& stage : stages_) {
+    for (const auto& step : stage.steps) {
+      for (ir::Value v : step->reads) read[static_cast<size_t>(v.id)] = true;
+    }
+    if (stage.dynamic) {
+      for (ir::Value v : stage.dynamic->operands) read[static_cast<size_t>(v.id)] = true;
+    }
+  }
+  for (ir::Value v : program_.results()) read[static_cast<size_t>(v.id)] = true;
+  for (const ir::Parameter& p : program_.parameters()) {
+    if (p.kind != ir::Parameter::Kind::weight || !read[static_cast<size_t>(p.value.id)]) continue;
+    if (p.weight.is_aligned()) {
+      weights_.emplace_back(p.value, std::make_shared<const Tensor>(p.weight));
+      continue;
+    }
+    const std::string key = str("aligned ", reinterpret_cast<uintptr_t>(p.weight.bytes()), " ", p.weight.nbytes());
+    weights_.emplace_back(p.value,
+                          store_->get<Tensor>(key, [&] { return std::make_shared<const Tensor>(p.weight.aligned()); }));
+  }
+}
+
+std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bindings,
+                                                      const std::vector<Tensor>& values) const {
+  const Stage& stage = stages_[index];
+  std::vector<int64_t> key;
+  if (program_.scope()) {
+    const auto& symbols = program_.scope()->symbols();
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      if (bindings.has(static_cast<int32_t>(i))) key.push_back(bindings.evaluate_expr(symbols[i].expr));
+    }
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& plans = caches_[index].plans;
+    for (auto it = plans.begin(); it != plans.end(); ++it) {
+      if (it->first != key) continue;
+      plans.splice(plans.begin(), plans, it);
+      return plans.front().second;
+    }
+  }
+  Binder bind(program_, bindings, pool_->threads(), verbose_);
+  bind.set_last_use(stage.last_use);
+  for (size_t i = 0; i < stage.inputs.size(); ++i) {
+    const Tensor& tensor = values[static_cast<size_t>(stage.inputs[i].id)];
+    const Extents shape = bind.shape(stage.inputs[i]);
+    if (shape_of(shape) != tensor.shape()) {
+      throw Error(ErrorCode::invalid_input,
+                  str("a value of shape ", tensor.shape(), " where ", shape_of(shape), " is expected"));
+    }
+    bind.bind_input(stage.inputs[i], static_cast<int32_t>(i), tensor.dtype(), shape);
+  }
+  for (const auto& [value, tensor] : weights_) bind.bind_constant(value, *tensor);
+  for (const ir::Op* op : constants_) bind.bind_constant(op->results[0], op->as<ir::ConstantAttributes>().value);
+  for (size_t i = 0; i < stage.steps.size(); ++i) {
+    bind.set_op(static_cast<int32_t>(i));
+    bind.set_location(stage.steps[i]->location);
+    try {
+      stage.steps[i]->bind(bind);
+    } catch (Error& error) {
+      if (stage.steps[i]->location >= 0) error.in(program_.locations()[static_cast<size_t>(stage.steps[i]->location)]);
+      throw;
+    }
+  }
+  auto plan = std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& plans = caches_[index].plans;
+  plans.emplace_front(std::move(key), plan);
+  if (plans.size() > kPlansKept) plans.pop_back();
+  return plan;
+}
+
+CpuExecutable::Arena CpuExecutable::take_arena(size_t bytes) const {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = arenas_.begin(); it != arenas_.end(); ++it) {
+      if (it->bytes < bytes) continue;
+      Arena arena = std::move(*it);
+      arenas_.erase(it);
+      return arena;
+    }
+    if (!arenas_.empty()) arenas_.pop_back();  // too small for what comes now
+  }
+  Arena arena;
+  arena.bytes = bytes;
+  arena.memory.reset(new std::byte[bytes + 64]);
+  arena.base = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(arena.memory.get()) + 63) / 64 * 64);
+  return arena;
+}
+
+void CpuExecutable::give_arena(Arena arena) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  arenas_.push_back(std::move(arena));
+}
+
+void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Bindings& bindings) const {
+  const Stage& stage = stages_[index];
+  const std::shared_ptr<const BoundPlan> plan = bound(index, bindings, values);
+  Arena arena = take_arena(static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
+  std::vector<Tensor> outputs;
+  outputs.reserve(plan->outputs.size());
+  std::vector<std::byte*> bases(plan->buffers.size());
+  for (const BoundPlan::Output& output : plan->outputs) outputs.emplace_back(output.dtype, output.shape);
+  for (size_t i = 0; i < plan->outputs.size(); ++i)
+    bases[static_cast<size_t>(plan->outputs[i].buffer)] = outputs[i].mutable_bytes();
+  for (size_t i = 0; i < bases.size(); ++i) {
+    const BoundBuffer& buffer = plan->buffers[i];
+    switch (buffer.kind) {
+      case BoundBuffer::Kind::arena:
+        bases[i] = arena.base + buffer.offset;
+        break;
+      case BoundBuffer::Kind::input:
+        bases[i] = const_cast<std::byte*>(
+            values[static_cast<size_t>(stage.inputs[static_cast<size_t>(buffer.index)].id)].bytes());
+        break;
+      case BoundBuffer::Kind::constant:
+        bases[i] = const_cast<std::byte*>(buffer.constant);
+        break;
+      case BoundBuffer::Kind::output:
+        break;
+    }
+  }
+  const RunContext context{bases.data(), *pool_, bindings};
+  std::vector<double> seconds;
+  for (const BoundLaunch& launch : plan->launches) {
+    const auto start = verbose_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    try {
+      launch.run(context);
+    } catch (Error& error) {
+      if (launch.location >= 0) error.in(program_.locations()[static_cast<size_t>(launch.location)]);
+      throw;
+    }
+    if (verbose_) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  give_arena(std::move(arena));
+  if (verbose_) report(*plan, seconds);
+  for (size_t i = 0; i < outputs.size(); ++i) values[static_cast<size_t>(stage.outputs[i].id)] = std::move(outputs[i]);
+}
+
+void CpuExecutable::report(const BoundPlan& plan, const std::vector<double>& seconds) const {
+  double total = 0;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const BoundLaunch& launch = plan.launches[i];
+    total += seconds[i];
+    const char* node = launch.location >= 0 ? program_.locations()[static_cast<size_t>(launch.location)].c_str() : "";
+    std::fprintf(stderr, "step  %-12s %8.3f ms %7.1f GF/s  %s  %s\n", launch.kernel, seconds[i] * 1e3,
+                 launch.flops > 0 ? launch.flops / seconds[i] * 1e-9 : 0.0, launch.shapes.c_str(), node);
+  }
+  std::fprintf(stderr, "run   %zu steps, %.3f ms, arena %.2f MB\n", seconds.size(), total * 1e3,
+               static_cast<double>(plan.arena_bytes) / 1e6);
+}
+
+std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindings) const {
+  std::vector<Tensor> values(static_cast<size_t>(program_.value_count()));
+  for (const auto& [value, tensor] : weights_) values[static_cast<size_t>(value.id)] = *tensor;
+  for (const ir::Op* op : constants_)
+    values[static_cast<size_t>(op->results[0].id)] = op->as<ir::ConstantAttributes>().value;
+  size_t next = 0;
+  for (const ir::Parameter& p : program_.parameters()) {
+    if (p.kind == ir::Parameter::Kind::input) values[static_cast<size_t>(p.value.id)] = inputs[next++].host.aligned();
+  }
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    if (!stage.dynamic) {
+      if (!stage.steps.empty() || !stage.outputs.empty()) run_stage(s, values, bindings);
+      continue;
+    }
+    std::vector<Tensor> operands;
+    for (ir::Value v : stage.dynamic->operands) operands.push_back(values[static_cast<size_t>(v.id)]);
+    std::vector<Tensor> results = ir::evaluate_op(program_, *stage.dynamic, std::move(operands), &bindings);
+    for (size_t i = 0; i < results.size(); ++i)
+      values[static_cast<size_t>(stage.dynamic->results[i].id)] = std::move(results[i]);
+  }
+  std::vector<Buffer> results;
+  for (ir::Value v : program_.results()) results.push_back({values[static_cast<size_t>(v.id)], nullptr, false});
+  return results;
+}
+
+ExecutableStats CpuExecutable::stats() const {
+  ExecutableStats stats;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Stage& stage : stages_) stats.steps += stage.steps.size() + (stage.dynamic ? 1 : 0);
+  for (const Arena& arena : arenas_) stats.arena_bytes += arena.bytes;
+  return stats;
+}
+
+}  // namespace transmuter::cpu

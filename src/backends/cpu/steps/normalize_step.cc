@@ -1,0 +1,134 @@
+// Softmax and the normalisations, f32.
+#include "backends/cpu/kernels/norm.h"
+#include "backends/cpu/kernels/softmax.h"
+#include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/takes.h"
+#include "ir/composites/composites.h"
+
+namespace transmuter::cpu {
+namespace {
+
+class SoftmaxStep : public Step {
+ public:
+  explicit SoftmaxStep(const ir::Op& op) : op_(op) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+  void bind(Binder& bind) const override {
+    const auto& a = op_.as<ir::SoftmaxAttributes>();
+    const View x = bind.dense(op_.operands[0]);
+    const View to = bind.allocate_over(op_.results[0], x);
+    ReduceShape shape;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      (i < a.axis ? shape.outer : i == a.axis ? shape.reduce : shape.inner) *= x.dim(i);
+    if (x.size() == 0) return bind.untouch();
+    bind.launch(a.log ? "log_softmax" : "softmax", 0, [=, log = a.log](const RunContext& run) {
+      (log ? log_softmax : softmax)(run.at(x), run.at(to), shape, &run.pool);
+    });
+  }
+
+ private:
+  const ir::Op& op_;
+};
+
+class RowNormStep : public Step {
+ public:
+  RowNormStep(const ir::Op& op, bool rms) : op_(op), rms_(rms) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+  void bind(Binder& bind) const override {
+    const auto& a = op_.as<ir::NormAttributes>();
+    for (ir::Value v : op_.operands) bind.dense(v);
+    const View x = bind.view(op_.operands[0]);
+    View scale, bias;
+    size_t next = 1;
+    if (a.has_scale) scale = bind.view(op_.operands[next++]);
+    if (a.has_bias) bias = bind.view(op_.operands[next++]);
+    const View to = bind.allocate_over(op_.results[0], x);
+    RowNorm norm;
+    norm.rows = 1;
+    norm.cols = 1;
+    for (int64_t i = 0; i < x.rank(); ++i) (i < a.axis ? norm.rows : norm.cols) *= x.dim(i);
+    norm.epsilon = static_cast<float>(a.epsilon);
+    norm.rms = rms_;
+    if (x.size() == 0) return bind.untouch();
+    bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [=](const RunContext& run) {
+      RowNorm n = norm;
+      n.x = run.at(x);
+      n.out = run.at(to);
+      if (scale.buffer >= 0) n.scale = run.at(scale);
+      if (bias.buffer >= 0) n.bias = run.at(bias);
+      row_norm(n, &run.pool);
+    });
+  }
+
+ private:
+  const ir::Op& op_;
+  bool rms_;
+};
+
+class GroupNormStep : public Step {
+ public:
+  explicit GroupNormStep(const ir::Op& op) : op_(op) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+  void bind(Binder& bind) const override {
+    const auto& a = op_.as<ir::GroupNormAttributes>();
+    for (ir::Value v : op_.operands) bind.dense(v);
+    const View x = bind.view(op_.operands[0]);
+    View scale, bias;
+    size_t next = 1;
+    if (a.has_scale) scale = bind.view(op_.operands[next++]);
+    if (a.has_bias) bias = bind.view(op_.operands[next++]);
+    const View to = bind.allocate_over(op_.results[0], x);
+    GroupNorm norm;
+    norm.batch = x.dim(0);
+    norm.channels = x.dim(1);
+    norm.spatial = 1;
+    for (int64_t i = 2; i < x.rank(); ++i) norm.spatial *= x.dim(i);
+    norm.groups = bind.value(a.groups);
+    norm.epsilon = static_cast<float>(a.epsilon);
+    if (x.size() == 0) return bind.untouch();
+    bind.launch("group_norm", 0, [=](const RunContext& run) {
+      GroupNorm n = norm;
+      n.x = run.at(x);
+      n.out = run.at(to);
+      if (scale.buffer >= 0) n.scale = run.at(scale);
+      if (bias.buffer >= 0) n.bias = run.at(bias);
+      group_norm(n, &run.pool);
+    });
+  }
+
+ private:
+  const ir::Op& op_;
+};
+
+bool all_f32(const ir::Program& program, const ir::Op& op) {
+  for (ir::Value v : op.operands) {
+    if (program.type(v).dtype != DType::f32) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool normalize_takes(const ir::Program& program, const ir::Op& op) {
+  if (!all_f32(program, op)) return false;
+  if (op.primitive == &ir::composite::softmax || op.primitive == &ir::composite::group_norm) return true;
+  return (op.primitive == &ir::composite::layer_norm || op.primitive == &ir::composite::rms_norm) &&
+         !op.as<ir::NormAttributes>().statistics;
+}
+
+std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op) {
+  if (!normalize_takes(planner.program(), op)) return nullptr;
+  if (op.primitive == &ir::composite::softmax) return std::make_unique<SoftmaxStep>(op);
+  if (op.primitive == &ir::composite::group_norm) return std::make_unique<GroupNormStep>(op);
+  return std::make_unique<RowNormStep>(op, op.primitive == &ir::composite::rms_norm);
+}
+
+}  // namespace transmuter::cpu

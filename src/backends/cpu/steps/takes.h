@@ -1,0 +1,11 @@
+// Which composites have a kernel here; the others are inlined before a program comes to this backend, but those with an
+// evaluation of their own, which the plain step runs.
+#pragma once
+
+#include "ir/program.h"
+
+namespace transmuter::cpu {
+
+bool normalize_takes(const ir::Program& program, const ir::Op& op);
+
+}  // namespace transmuter::cpu
