@@ -187,8 +187,11 @@ bool same_shape(const Planner& planner, ir::Value a, ir::Value b) {
   return true;
 }
 
-// An integer result may only stand at the root: inside everything is a float.
-bool may_be_inner(const Planner& planner, const ir::Op& op) { return float_or_bool(planner.type(op.results[0]).dtype); }
+// Integer results may only stand at the root: inside everything is a float. So do half floats, which round when they are stored.
+bool may_be_inner(const Planner& planner, const ir::Op& op) {
+  const DType dtype = planner.type(op.results[0]).dtype;
+  return dtype == DType::f32 || dtype == DType::boolean;
+}
 
 Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
   Cluster cluster;
