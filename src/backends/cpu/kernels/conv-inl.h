@@ -72,6 +72,92 @@ inline void max_taps(const float* in, const int64_t* offsets, int64_t count, int
   taps<Kind::max>(in, offsets, nullptr, count, n, out);
 }
 
+// Keeps the compiler from loading a vector once a use: a load across a cache line costs as much as two multiplications.
+HWY_INLINE VF loaded(VF v) {
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
+// Each vector of the input serves all the output rows whose windows it is in.
+template <int kKernel, int kRows>
+HWY_INLINE void window_rows(const float* HWY_RESTRICT in, int64_t pitch, const float* HWY_RESTRICT weights, int64_t n,
+                            float* HWY_RESTRICT out, int64_t out_pitch) {
+  const F32 d;
+  VF w[kKernel * kKernel];
+  TM_UNROLL
+  for (int t = 0; t < kKernel * kKernel; ++t) w[t] = hn::Set(d, weights[t]);
+  for (int64_t x = 0; x < n; x += kLanes) {
+    VF sum[kRows];
+    TM_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
+    TM_UNROLL
+    for (int i = 0; i < kRows + kKernel - 1; ++i) {
+      TM_UNROLL
+      for (int j = 0; j < kKernel; ++j) {
+        const VF value = loaded(hn::LoadU(d, in + i * pitch + x + j));
+        TM_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          if (i >= r && i - r < kKernel) sum[r] = hn::MulAdd(value, w[(i - r) * kKernel + j], sum[r]);
+        }
+      }
+    }
+    TM_UNROLL
+    for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r], d, out + r * out_pitch + x);
+  }
+}
+
+template <int kKernel>
+HWY_INLINE void window(const float* in, int64_t pitch, const float* weights, int64_t rows, int64_t n, float* out,
+                       int64_t out_pitch) {
+  int64_t y = 0;
+  for (; y + 4 <= rows; y += 4) window_rows<kKernel, 4>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
+  for (; y + 2 <= rows; y += 2) window_rows<kKernel, 2>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
+  for (; y < rows; ++y) window_rows<kKernel, 1>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
+}
+
+inline void weighted_window(const float* in, int64_t pitch, const float* weights, int64_t kernel, int64_t rows,
+                            int64_t n, float* out, int64_t out_pitch) {
+  if (kernel == 3) {
+    window<3>(in, pitch, weights, rows, n, out, out_pitch);
+  } else {
+    window<5>(in, pitch, weights, rows, n, out, out_pitch);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// out[q] = in[2 q] for n > lanes of D: vector by vector, the last one again where n is no multiple.
+template <class D>
+HWY_INLINE void copy_every_second(D d, const float* HWY_RESTRICT in, int64_t n, float* HWY_RESTRICT out) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t q = 0; q + lanes < n; q += lanes) {
+    hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, in + 2 * q + lanes), hn::LoadU(d, in + 2 * q)), d, out + q);
+  }
+  // From one element earlier, so that nothing past the last is read.
+  const float* last = in + 2 * (n - lanes) - 1;
+  hn::StoreU(hn::ConcatOdd(d, hn::LoadU(d, last + lanes), hn::LoadU(d, last)), d, out + n - lanes);
+}
+
+template <class D>
+HWY_INLINE void copy_all(D d, const float* HWY_RESTRICT in, int64_t n, float* HWY_RESTRICT out) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t q = 0; q + lanes < n; q += lanes) hn::StoreU(hn::LoadU(d, in + q), d, out + q);
+  hn::StoreU(hn::LoadU(d, in + n - lanes), d, out + n - lanes);
+}
+#endif
+
+inline void copy(const float* HWY_RESTRICT in, int64_t stride, int64_t n, float* HWY_RESTRICT out) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Full128<float> four;
+  if (stride == 1 && n >= 4) return n >= kLanes ? copy_all(F32(), in, n, out) : copy_all(four, in, n, out);
+  if (stride == 2 && n > 4) {
+    return n > kLanes ? copy_every_second(F32(), in, n, out) : copy_every_second(four, in, n, out);
+  }
+#endif
+  for (int64_t q = 0; q < n; ++q) out[q] = in[q * stride];
+}
+
 inline void divide_counts(const float* HWY_RESTRICT in, float rows, const float* HWY_RESTRICT columns, int64_t n,
                           float* HWY_RESTRICT out) {
   const F32 d;
@@ -122,9 +208,12 @@ inline float maximum(const float* in, int64_t n) {
 inline const ConvOps* make_conv_ops() {
   using namespace convolution;
   static constexpr ConvOps kOps = {.weighted_taps = &weighted_taps,
+                                   .weighted_window = &weighted_window,
+                                   .lanes = kLanes,
                                    .sum_taps = &sum_taps,
                                    .max_taps = &max_taps,
                                    .divide_counts = &divide_counts,
+                                   .copy = &copy,
                                    .sum = &sum,
                                    .maximum = &maximum};
   return &kOps;

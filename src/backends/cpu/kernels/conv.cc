@@ -146,7 +146,7 @@ struct PlaneScratch {
   explicit PlaneScratch(const Windows& w, const PaddedPlanes& planes)
       : offsets(round_up(w.taps() * 8, 64)),
         plane(round_up((planes.plane() + PaddedPlanes::kSlack) * 4, 64)),
-        sums(round_up((planes.columns() + PaddedPlanes::kSlack) * 4, 64)) {}
+        sums(round_up((std::max(planes.columns(), w.out[1] * round_up(w.out[2], 16)) + PaddedPlanes::kSlack) * 4, 64)) {}
   int64_t slot() const { return plane + sums; }
 };
 
@@ -160,8 +160,12 @@ void conv_depthwise(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
   planes.tap_offsets(0, offsets);
   Slots slots(scratch + sizes.offsets, static_cast<size_t>(sizes.slot()), slot_count(pool.threads()));
   const int64_t multiple = c.out_channels / c.groups, slice = w.out[1] * w.out[2];
-  // Without gaps the rows of an image are one long row.
-  const bool dense = planes.pitch() == w.out[2];
+  // Whole windows a row at a time, or tap after tap over all rows and the gaps between.
+  bool window = w.kernel[0] == 1 && w.kernel[1] == w.kernel[2] && (w.kernel[1] == 3 || w.kernel[1] == 5) &&
+                w.out[2] > ops.lanes / 2;
+  for (int axis = 1; axis < 3; ++axis) window = window && w.stride[axis] == 1 && w.dilation[axis] == 1;
+  const int64_t pitch = window ? round_up(w.out[2], 16) : planes.pitch();
+  const bool dense = pitch == w.out[2];  // then the rows of an image are one long row
   const int64_t grain = std::max<int64_t>(1, kPlaneWork / planes.plane());
   pool.parallel_for(c.images * c.groups, grain, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
@@ -173,13 +177,18 @@ void conv_depthwise(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
       planes.copy(c.x + image * c.x_image + group * c.x_channel, 0, plane);
       for (int64_t channel = group * multiple; channel < (group + 1) * multiple; ++channel) {
         for (int64_t z = 0; z < w.out[0]; ++z) {
-          ops.weighted_taps(plane + z * planes.depth_step(), offsets, c.filters + channel * w.taps(), w.taps(),
-                            planes.columns(), sums);
+          const float* from = plane + z * planes.depth_step();
+          const float* filter = c.filters + channel * w.taps();
+          if (window) {
+            ops.weighted_window(from, planes.pitch(), filter, w.kernel[1], w.out[1], w.out[2], sums, pitch);
+          } else {
+            ops.weighted_taps(from, offsets, filter, w.taps(), planes.columns(), sums);
+          }
           Epilogue e = c.epilogue;
           e.residual_row = w.out[2];
           const int64_t at = channel * c.epilogue.residual_row + image * c.residual_image + z * slice;
           gemm.finish({.tile = sums,
-                       .tile_stride = planes.pitch(),
+                       .tile_stride = pitch,
                        .rows = dense ? 1 : w.out[1],
                        .columns = dense ? slice : w.out[2],
                        .c = c.y + image * c.y_image + channel * c.y_channel + z * slice,

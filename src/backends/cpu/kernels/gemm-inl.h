@@ -263,50 +263,83 @@ inline void widen(int64_t n, const uint16_t* in, Storage storage, float* out) {
   }
 }
 
-template <Activation kActivation>
-void finish_with(const TileEnd& end) {
+// One vector of a row, after the sum: bias, residual, activation.
+template <Activation kActivation, bool kResidual>
+struct Finisher {
+  explicit Finisher(const Epilogue& e) : e_(e) {}
+
+  HWY_INLINE VF operator()(VF sum, VF bias, VF residual) const {
+    const F32 d;
+    VF x = hn::MulAdd(sum, hn::Set(d, e_.alpha), bias);
+    if constexpr (!kResidual) return act::apply<kActivation>(d, x, e_.first, e_.second);
+    const VF other = hn::Mul(residual, hn::Set(d, e_.residual_scale));
+    if (e_.combine == Combine::add_before) x = hn::Add(x, other);
+    x = act::apply<kActivation>(d, x, e_.first, e_.second);
+    if (e_.combine == Combine::add_after) x = hn::Add(x, other);
+    if (e_.combine == Combine::multiply_after) x = hn::Mul(x, other);
+    return x;
+  }
+
+ private:
+  const Epilogue& e_;
+};
+
+// A row in which everything is contiguous. Its last, partial vector: with masks where they are cheap, else the last whole
+// one again (loaded before the first store, as the residual may be the result), else through a buffer.
+template <Activation kActivation, bool kResidual>
+HWY_INLINE void finish_row(const Finisher<kActivation, kResidual> finisher, const float* in, const float* column_bias,
+                           VF row_bias, const float* residual, int64_t columns, float* out) {
+  const F32 d;
+  const auto at = [&](int64_t j) HWY_ATTR {
+    const VF bias = column_bias ? hn::Add(row_bias, hn::LoadU(d, column_bias + j)) : row_bias;
+    return finisher(hn::LoadU(d, in + j), bias, kResidual ? hn::LoadU(d, residual + j) : bias);
+  };
+  const int64_t whole = columns / kLanes * kLanes, tail = columns - whole;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  for (int64_t j = 0; j < whole; j += kLanes) hn::StoreU(at(j), d, out + j);
+  if (tail) {
+    const auto mask = hn::FirstN(d, static_cast<size_t>(tail));
+    const VF bias = column_bias ? hn::Add(row_bias, hn::MaskedLoad(mask, d, column_bias + whole)) : row_bias;
+    const VF other = kResidual ? hn::MaskedLoad(mask, d, residual + whole) : bias;
+    hn::BlendedStore(finisher(hn::MaskedLoad(mask, d, in + whole), bias, other), mask, d, out + whole);
+  }
+#else
+  if (!tail) {
+    for (int64_t j = 0; j < whole; j += kLanes) hn::StoreU(at(j), d, out + j);
+  } else if (whole) {
+    const VF last = at(columns - kLanes);
+    for (int64_t j = 0; j < whole; j += kLanes) hn::StoreU(at(j), d, out + j);
+    hn::StoreU(last, d, out + columns - kLanes);
+  } else {
+    HWY_ALIGN float copy[3 * kLanes] = {};
+    const size_t bytes = static_cast<size_t>(tail) * sizeof(float);
+    std::memcpy(copy, in, bytes);
+    if (column_bias) std::memcpy(copy + kLanes, column_bias, bytes);
+    if (kResidual) std::memcpy(copy + 2 * kLanes, residual, bytes);
+    const VF bias = hn::Add(row_bias, hn::Load(d, copy + kLanes));
+    hn::Store(finisher(hn::Load(d, copy), bias, hn::Load(d, copy + 2 * kLanes)), d, copy);
+    std::memcpy(out, copy, bytes);
+  }
+#endif
+}
+
+template <Activation kActivation, bool kResidual>
+void finish_rows(const TileEnd& end) {
   const F32 d;
   const Epilogue& e = *end.epilogue;
-  const VF alpha = hn::Set(d, e.alpha), scale = hn::Set(d, e.residual_scale);
-  const auto vector = [&](const float* in, VF bias, const float* residual) HWY_ATTR {
-    VF x = hn::MulAdd(hn::LoadU(d, in), alpha, bias);
-    if (!residual) return act::apply<kActivation>(d, x, e.first, e.second);
-    const VF other = hn::Mul(hn::LoadU(d, residual), scale);
-    if (e.combine == Combine::add_before) x = hn::Add(x, other);
-    x = act::apply<kActivation>(d, x, e.first, e.second);
-    if (e.combine == Combine::add_after) x = hn::Add(x, other);
-    if (e.combine == Combine::multiply_after) x = hn::Mul(x, other);
-    return x;
-  };
-  // Strided memory and the last partial vector of a row go through these.
-  HWY_ALIGN float bias_tail[kLanes] = {};
-  HWY_ALIGN float residual_copy[kTileColumns] = {};
+  const Finisher<kActivation, kResidual> finisher(e);
+  HWY_ALIGN float gathered[kTileColumns];
   HWY_ALIGN float result[kTileRows * kTileColumns];
-  const int64_t whole = end.columns / kLanes * kLanes, tail = end.columns - whole;
-  const size_t tail_bytes = static_cast<size_t>(tail) * sizeof(float);
-  if (end.column_bias) std::memcpy(bias_tail, end.column_bias + whole, tail_bytes);
   const bool scatter = end.c_column != 1;
   for (int64_t r = 0; r < end.rows; ++r) {
-    const float* in = end.tile + r * end.tile_stride;
-    float* out = scatter ? result + r * kTileColumns : end.c + r * end.c_row;
-    const VF row_bias = hn::Set(d, end.row_bias ? end.row_bias[r * end.row_bias_step] : 0.0f);
-    const float* residual = end.residual ? end.residual + r * e.residual_row : nullptr;
-    const bool gather = residual && e.residual_column != 1;
-    if (gather) {
-      for (int64_t j = 0; j < end.columns; ++j) residual_copy[j] = residual[j * e.residual_column];
-      residual = residual_copy;
+    const float* residual = kResidual ? end.residual + r * e.residual_row : nullptr;
+    if (kResidual && e.residual_column != 1) {
+      for (int64_t j = 0; j < end.columns; ++j) gathered[j] = residual[j * e.residual_column];
+      residual = gathered;
     }
-    for (int64_t j = 0; j < whole; j += kLanes) {
-      const VF bias = end.column_bias ? hn::Add(row_bias, hn::LoadU(d, end.column_bias + j)) : row_bias;
-      hn::StoreU(vector(in + j, bias, residual ? residual + j : nullptr), d, out + j);
-    }
-    if (tail) {
-      HWY_ALIGN float last[kLanes] = {}, last_result[kLanes];
-      if (residual) std::memcpy(last, residual + whole, tail_bytes);
-      const VF bias = hn::Add(row_bias, hn::Load(d, bias_tail));
-      hn::Store(vector(in + whole, bias, residual ? last : nullptr), d, last_result);
-      std::memcpy(out + whole, last_result, tail_bytes);
-    }
+    const VF row_bias = end.row_bias ? hn::Set(d, end.row_bias[r * end.row_bias_step]) : hn::Zero(d);
+    finish_row(finisher, end.tile + r * end.tile_stride, end.column_bias, row_bias, residual, end.columns,
+               scatter ? result + r * kTileColumns : end.c + r * end.c_row);
   }
   if (!scatter) return;
   if (end.c_row == 1) {
@@ -316,6 +349,15 @@ void finish_with(const TileEnd& end) {
   for (int64_t j = 0; j < end.columns; ++j) {
     float* out = end.c + j * end.c_column;
     for (int64_t r = 0; r < end.rows; ++r) out[r * end.c_row] = result[r * kTileColumns + j];
+  }
+}
+
+template <Activation kActivation>
+void finish_with(const TileEnd& end) {
+  if (end.residual) {
+    finish_rows<kActivation, true>(end);
+  } else {
+    finish_rows<kActivation, false>(end);
   }
 }
 

@@ -99,7 +99,7 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   if (p.source == BSource::direct && g.n % ops.tile_columns != 0) p.b_floats = round_up(ops.tile_columns * g.k, line);
   const int64_t group = std::min(g.m, kGroupRows + ops.tile_rows);
   p.tile_floats = p.blocks > 1 ? group * p.most_columns : ops.tile_rows * ops.tile_columns;
-  p.tile_floats = round_up(p.tile_floats + ops.lanes, line);
+  p.tile_floats = round_up(p.tile_floats, line);
   return p;
 }
 

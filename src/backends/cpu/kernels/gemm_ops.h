@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxTileColumns = 32;
 // Adds epilogue terms to a tile and stores it. With c_column or residual_column other than 1 the sizes are at most those
 // of a register tile, else anything.
 struct TileEnd {
-  const float* tile;  // rows x tile_stride; whole vectors are read: lanes - 1 floats past the last must exist
+  const float* tile;  // rows x tile_stride
   int64_t tile_stride;
   int64_t rows, columns;
   float* c;

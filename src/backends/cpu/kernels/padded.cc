@@ -1,8 +1,9 @@
 #include "backends/cpu/kernels/padded.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+
+#include "backends/cpu/kernels/conv_ops.h"
 
 namespace transmuter::cpu {
 
@@ -45,34 +46,44 @@ void PaddedPlanes::tap_offsets(int64_t base, int64_t* out) const {
 
 void PaddedPlanes::copy(const float* x, float fill, float* out) const {
   const Windows& w = windows_;
-  const int64_t step_h = w.stride[1], step_w = w.stride[2];
-  float* phase = out;
+  const ConvOps& ops = conv_ops();
+  const int64_t step_w = w.stride[2];
+  // Element q of a row of a phase is input column first + q * step_w; those of [begin, end) exist.
+  struct Span {
+    int64_t first, begin, end;
+  };
+  const auto span_of = [&](int64_t pw) {
+    const int64_t first = pw * w.dilation[2] % step_w - w.pad[2];
+    if (first >= w.in[2]) return Span{};
+    const int64_t begin = std::min(first >= 0 ? 0 : (step_w - 1 - first) / step_w, pitch_);
+    return Span{first, begin, std::clamp((w.in[2] - first + step_w - 1) / step_w, begin, pitch_)};
+  };
+  constexpr int64_t kFew = 4;
+  Span spans[kFew];
+  for (int64_t pw = 0; pw < std::min(kFew, phases_[2]); ++pw) spans[pw] = span_of(pw);
   for (int64_t d = 0; d < depths_; ++d) {
     const int64_t in_d = d - w.pad[0];
-    for (int64_t p = 0; p < phases_[1] * phases_[2]; ++p, phase += phase_) {
-      float* done = phase;
-      if (in_d >= 0 && in_d < w.in[0]) {
-        const int64_t first_h = p / phases_[2] * w.dilation[1] % step_h - w.pad[1];
-        const int64_t first_w = p % phases_[2] * w.dilation[2] % step_w - w.pad[2];
-        // Element q of a row is input column first_w + q * step_w; those of [begin, end) exist.
-        const int64_t begin = std::clamp<int64_t>((step_w - 1 - first_w) / step_w, 0, pitch_);
-        const int64_t end =
-            first_w >= w.in[2] ? begin : std::clamp<int64_t>((w.in[2] - first_w + step_w - 1) / step_w, begin, pitch_);
-        for (int64_t r = 0; r < rows_ && begin < end; ++r) {
-          const int64_t in_h = first_h + r * step_h;
-          if (in_h < 0 || in_h >= w.in[1]) continue;
-          float* row = phase + r * pitch_;
-          const float* in = x + (in_d * w.in[1] + in_h) * w.in[2] + (first_w + begin * step_w);
-          std::fill(done, row + begin, fill);
-          if (step_w == 1) {
-            std::memcpy(row + begin, in, static_cast<size_t>(end - begin) * sizeof(float));
-          } else {
-            for (int64_t q = begin; q < end; ++q, in += step_w) row[q] = *in;
+    float* slice = out + d * slice_;
+    if (in_d < 0 || in_d >= w.in[0]) {
+      std::fill(slice, slice + slice_, fill);
+      continue;
+    }
+    // Row by row of the image, so that it is read once; what is between the elements is filled.
+    for (int64_t r = 0; r < rows_; ++r) {
+      const int64_t stop = r + 1 == rows_ ? phase_ - r * pitch_ : pitch_;
+      float* row = slice + r * pitch_;
+      for (int64_t ph = 0; ph < phases_[1]; ++ph) {
+        const int64_t in_h = r * w.stride[1] + (ph ? ph * w.dilation[1] % w.stride[1] : 0) - w.pad[1];
+        const float* in = x + (in_d * w.in[1] + in_h) * w.in[2];
+        for (int64_t pw = 0; pw < phases_[2]; ++pw, row += phase_) {
+          const Span span = in_h < 0 || in_h >= w.in[1] ? Span{} : pw < kFew ? spans[pw] : span_of(pw);
+          for (int64_t q = 0; q < span.begin; ++q) row[q] = fill;
+          if (span.begin < span.end) {
+            ops.copy(in + span.first + span.begin * step_w, step_w, span.end - span.begin, row + span.begin);
           }
-          done = row + end;
+          for (int64_t q = span.end; q < stop; ++q) row[q] = fill;
         }
       }
-      std::fill(done, phase + phase_, fill);
     }
   }
 }
