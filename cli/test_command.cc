@@ -50,11 +50,14 @@ json read_meta(const fs::path& folder) {
 Tolerance tolerance_of(const json& meta, size_t data_set, const std::string& output) {
   Tolerance t;
   auto read = [&](const json& from) {
-    t.atol = from.value("atol", t.atol);
-    t.rtol = from.value("rtol", t.rtol);
-    t.int_atol = from.value("int_atol", t.int_atol);
-    t.rel_l2 = from.value("rel_l2", t.rel_l2);
-    t.flat_stride = from.value("flat_stride", t.flat_stride);
+    auto number = [&](const char* key, auto& target) {
+      if (from.contains(key) && from[key].is_number()) from[key].get_to(target);
+    };
+    number("atol", t.atol);
+    number("rtol", t.rtol);
+    number("int_atol", t.int_atol);
+    number("rel_l2", t.rel_l2);
+    number("flat_stride", t.flat_stride);
   };
   read(meta);
   if (meta.value("compare", "") == "shape_only") t.mode = Tolerance::Mode::shape_only;
