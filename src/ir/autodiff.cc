@@ -28,8 +28,10 @@ class Differentiator {
   Builder& build() { return copier_.build(); }
   Value now(Value old) const { return copier_[old]; }
 
-  Program run(Value result, Value seed) {
-    add(result, seed);
+  // The gradient of a result before run().
+  void seed(Value result, Value gradient) { add(result, gradient); }
+
+  Program run() {
     for (size_t i = program_.ops().size(); i-- > 0;) step(program_.ops()[i]);
     std::vector<Value> results = copier_.mapped(program_.results());
     std::vector<std::string> names = program_.result_names();
@@ -95,15 +97,23 @@ Program with_gradients(const Program& program, size_t loss, std::span<const size
   if (plain.type(result).rank() != 0)
     throw Error(ErrorCode::invalid_input, str("a loss is a 0-d tensor, not ", to_string(plain.type(result))));
   Differentiator differentiator(plain, parameters);
-  return differentiator.run(result, differentiator.build().like(differentiator.now(result), 1));
+  differentiator.seed(result, differentiator.build().like(differentiator.now(result), 1));
+  return differentiator.run();
 }
 
 Program with_vjp(const Program& program, size_t result, std::span<const size_t> parameters) {
-  check_float(program, result);
+  return with_vjp(program, std::span<const size_t>(&result, 1), parameters);
+}
+
+Program with_vjp(const Program& program, std::span<const size_t> results, std::span<const size_t> parameters) {
+  for (const size_t result : results) check_float(program, result);
   const Program plain = differentiable(program);
   Differentiator differentiator(plain, parameters);
-  Value value = plain.results()[result];
-  return differentiator.run(value, differentiator.build().input(plain.type(value), "gradient"));
+  for (const size_t result : results) {
+    const Value value = plain.results()[result];
+    differentiator.seed(value, differentiator.build().input(plain.type(value), "gradient"));
+  }
+  return differentiator.run();
 }
 
 }  // namespace transmuter::ir

@@ -19,4 +19,7 @@ Program with_gradients(const Program& program, size_t loss, std::span<const size
 // result's type.
 Program with_vjp(const Program& program, size_t result, std::span<const size_t> parameters);
 
+// The same for several float results together: one "gradient" input for each, in order.
+Program with_vjp(const Program& program, std::span<const size_t> results, std::span<const size_t> parameters);
+
 }  // namespace transmuter::ir

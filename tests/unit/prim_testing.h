@@ -14,7 +14,7 @@
 #include "tensor/cast.h"
 #include "transmuter/error.h"
 
-namespace transmuter::ir {
+namespace transmuter::ir::prim_testing {
 
 inline Tensor floats(std::vector<float> values, Shape shape) { return Tensor(std::move(values), std::move(shape)); }
 inline Tensor ints(std::vector<int64_t> values, Shape shape) { return Tensor(std::move(values), std::move(shape)); }
@@ -129,4 +129,8 @@ inline Tensor spread(Shape shape, double seed = 0.3) {
   return tensor;
 }
 
-}  // namespace transmuter::ir
+}  // namespace transmuter::ir::prim_testing
+
+namespace transmuter::ir {
+using namespace prim_testing;  // NOLINT: every test of this family
+}

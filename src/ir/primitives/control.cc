@@ -3,6 +3,7 @@
 #include "ir/builder.h"
 #include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
+#include "ir/primitives/vjp.h"
 
 namespace transmuter::ir {
 namespace {
@@ -69,8 +70,8 @@ void evaluate_case(EvaluateContext& ctx) {
 
 }  // namespace
 
-const Primitive prim::while_loop{.name = "while", .infer = infer_while, .evaluate = evaluate_while};
-const Primitive prim::case_of{.name = "case", .infer = infer_case, .evaluate = evaluate_case};
+const Primitive prim::while_loop{.name = "while", .infer = infer_while, .evaluate = evaluate_while, .vjp = vjp::while_loop};
+const Primitive prim::case_of{.name = "case", .infer = infer_case, .evaluate = evaluate_case, .vjp = vjp::case_of};
 
 std::vector<Value> Builder::while_loop(std::vector<Value> state, ProgramPtr condition, ProgramPtr body) {
   return emit(prim::while_loop, std::move(state), nullptr, {std::move(condition), std::move(body)});

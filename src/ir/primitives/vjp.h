@@ -15,4 +15,6 @@ Rule select, clamp, convert;
 Rule broadcast_in_dim, reshape, transpose, concatenate, slice, pad, reverse;
 Rule erf, asin, acos, atan, sinh, cosh, asinh, acosh, atanh;
 
+Rule while_loop, case_of;  // control_vjp.cc
+
 }  // namespace transmuter::ir::vjp
