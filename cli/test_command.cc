@@ -42,7 +42,13 @@ struct Outcome {
 json read_meta(const fs::path& folder) {
   std::ifstream file(folder / "meta.json");
   if (!file) return json::object();
-  json meta = json::parse(file, nullptr, false);
+  // Python writes NaN and Infinity, which JSON does not have; nothing here reads those figures.
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const std::string word : {"-Infinity", "Infinity", "NaN"}) {
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at))
+      text.replace(at, word.size(), "0");
+  }
+  json meta = json::parse(text, nullptr, false);
   if (meta.is_discarded()) throw Error(ErrorCode::invalid_input, "meta.json is not JSON");
   return meta;
 }
@@ -109,7 +115,7 @@ std::string run_sets(const Model& model, const CompiledModel& run, const fs::pat
 Outcome run_case(const fs::path& folder, const TestOptions& options) {
   Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
-  json meta;
+  json meta = json::object();
   std::optional<CompiledModel> run;
   try {
     meta = read_meta(folder);

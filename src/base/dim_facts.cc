@@ -48,9 +48,15 @@ void Table::learn(ExprId truth, int64_t value) {
     }
     case Kind::min:
     case Kind::max:
-      if (value == (node.kind == Kind::min ? 1 : 0)) {
-        learn(canon(node.a), value);
-        learn(canon(node.b), value);
+      for (const ExprId side : {canon(node.a), canon(node.b)}) {
+        if (is_constant(side)) continue;
+        const Interval r = range(side);
+        if (value == (node.kind == Kind::min ? 1 : 0) && r.low >= 0 && r.high <= 1)
+          learn(side, value);  // a truth value: both of an `and`, neither of an `or`
+        else if (node.kind == Kind::min)
+          assume_nonneg(add_constant(terms_of(side), -value));
+        else
+          assume_nonneg(add_constant(add_scaled({}, terms_of(side), -1), value));
       }
       break;
     default:

@@ -403,5 +403,14 @@ TEST_F(DimTest, CyclesAreNotMade) {
   EXPECT_FALSE(bind({5, 5}).guards_hold());
 }
 
+TEST_F(DimTest, AMinimumThatIsOneSaysLittleOfItsParts) {
+  const Dim count = floor_div(extent(40), 8);
+  EXPECT_TRUE(decide_eq(min(count, 1), 1, "one at least"));
+  EXPECT_FALSE(provably_eq(count, 1));
+  EXPECT_TRUE(provably_le(1, count));
+  EXPECT_TRUE(bind({16}).guards_hold());
+  EXPECT_FALSE(bind({7}).guards_hold());
+}
+
 }  // namespace
 }  // namespace transmuter
