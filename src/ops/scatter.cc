@@ -1,5 +1,5 @@
-// Scatter, ScatterElements, ScatterND with reductions. Negative indices count from the end; out of range is an error. (A
-// backend without a check drops the update.)
+// Scatter, ScatterElements, ScatterND with reductions. Negative indices count from the end; out of range is an error.
+// (A backend without a check drops the update.)
 #include <numeric>
 
 #include "ops/known_math.h"
