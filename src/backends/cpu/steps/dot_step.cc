@@ -5,6 +5,7 @@
 
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/plan/epilogue_match.h"
+#include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
@@ -53,12 +54,6 @@ Axes free_axes(const ir::DotGeneralAttributes& d, int64_t lhs_rank, int64_t rhs_
   }
   return axes;
 }
-
-struct Packed {
-  std::unique_ptr<std::byte[]> memory;
-  const std::byte* bytes = nullptr;
-  size_t matrix_bytes = 0;
-};
 
 class DotStep : public Step {
  public:
@@ -249,17 +244,15 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
   const std::string key = str("gemm ", reinterpret_cast<uintptr_t>(weight.tensor.bytes()), " ", weight.view.offset, " ",
                               k, " ", n, " ", count, " ", stride(inner), " ", stride(columns), " ", stride(batch));
   return planner.store().get<Packed>(key, [&] {
-    auto packed = std::make_shared<Packed>();
-    packed->matrix_bytes = packed_b_bytes(k, n);
-    packed->memory.reset(new std::byte[packed->matrix_bytes * static_cast<size_t>(count) + 64]);
-    std::byte* base = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(packed->memory.get()) + 63) / 64 * 64);
-    packed->bytes = base;
+    const size_t matrix_bytes = packed_b_bytes(k, n);
+    auto packed = std::make_shared<Packed>(matrix_bytes * static_cast<size_t>(count));
+    packed->matrix_bytes = matrix_bytes;
     const Tensor aligned = weight.tensor.aligned();
     const size_t width = static_cast<size_t>(bit_width(aligned.dtype())) / 8;
     for (int64_t i = 0; i < count; ++i) {
       const std::byte* from = aligned.bytes() + weight.view.offset + static_cast<size_t>(i * stride(batch)) * width;
       pack_b(k, n, from, source, stride(inner), stride(columns), Storage::f32,
-             base + static_cast<size_t>(i) * packed->matrix_bytes, planner.pool());
+             packed->bytes + static_cast<size_t>(i) * matrix_bytes, planner.pool());
     }
     return std::shared_ptr<const Packed>(std::move(packed));
   });

@@ -1,7 +1,5 @@
 // Concatenation into slices of the result, and gathers that take whole rows.
-#include <algorithm>
-#include <cstring>
-
+#include "backends/cpu/kernels/move.h"
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/copy.h"
 #include "ir/primitives/attributes.h"
@@ -50,23 +48,15 @@ class TakeStep : public Step {
     bind.dense(op_.operands[1]);
     const View x = bind.view(op_.operands[0]), indices = bind.view(op_.operands[1]);
     const View to = bind.allocate(op_.results[0]);
-    int64_t outer = 1, inner = bit_width(x.dtype) / 8;
+    const int width = bit_width(x.dtype) / 8;
+    int64_t outer = 1, inner = 1;
     for (int64_t i = 0; i < axis_; ++i) outer *= x.dim(i);
     for (int64_t i = axis_ + 1; i < x.rank(); ++i) inner *= x.dim(i);
     const int64_t extent = x.dim(axis_), count = indices.size();
     if (to.size() == 0) return bind.untouch();
     bind.launch("take", 0, [=](const RunContext& run) {
-      const std::byte* from = run.at<std::byte>(x);
-      std::byte* out = run.at<std::byte>(to);
-      const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, inner));
-      run.pool.parallel_for(outer * count, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t o = i / count, k = i % count;
-          int64_t index = indices.dtype == DType::i64 ? run.at<int64_t>(indices)[k] : run.at<int32_t>(indices)[k];
-          index = std::clamp<int64_t>(index, 0, extent - 1);
-          std::memcpy(out + i * inner, from + (o * extent + index) * inner, static_cast<size_t>(inner));
-        }
-      });
+      gather_rows(width, run.at<void>(x), outer, extent, inner, indices.dtype, run.at<void>(indices), count, false,
+                  run.at<void>(to), &run.pool);
     });
   }
 

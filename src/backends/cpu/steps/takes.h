@@ -6,6 +6,7 @@
 
 namespace transmuter::cpu {
 
+bool attention_takes(const ir::Program& program, const ir::Op& op);
 bool normalize_takes(const ir::Program& program, const ir::Op& op);
 
 }  // namespace transmuter::cpu

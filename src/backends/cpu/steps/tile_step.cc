@@ -187,7 +187,8 @@ bool same_shape(const Planner& planner, ir::Value a, ir::Value b) {
   return true;
 }
 
-// Integer results may only stand at the root: inside everything is a float. So do half floats, which round when they are stored.
+// Integer results may only stand at the root: inside everything is a float. So do half floats, which round when they
+// are stored.
 bool may_be_inner(const Planner& planner, const ir::Op& op) {
   const DType dtype = planner.type(op.results[0]).dtype;
   return dtype == DType::f32 || dtype == DType::boolean;

@@ -1,0 +1,108 @@
+// The attention composite by the flash kernel: scores never reach memory.
+#include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/takes.h"
+#include "ir/composites/composites.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+namespace {
+
+class AttentionStep : public Step {
+ public:
+  AttentionStep(const ir::Op& op, SmallVector<int64_t, 6> order) : op_(op), order_(order) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+  void bind(Binder& bind) const override {
+    const auto& a = op_.as<ir::AttentionAttributes>();
+    size_t next = 3;
+    const ir::Value lengths_value = a.has_lengths ? op_.operands[a.has_mask ? 4 : 3] : ir::Value{};
+    if (lengths_value) bind.dense(lengths_value);
+    bind.untouch();
+    const View q = bind.view(op_.operands[0]), k = bind.view(op_.operands[1]), v = bind.view(op_.operands[2]);
+    View mask, lengths, sink;
+    if (a.has_mask) mask = bind.view(op_.operands[next++]);
+    if (a.has_lengths) lengths = bind.view(op_.operands[next++]);
+    if (a.has_sink) sink = bind.view(op_.operands[next++]);
+    const View y = bind.allocate(op_.results[0], order_);
+    if (y.size() == 0) return bind.untouch();
+    Attention args;
+    args.batch = q.dim(0);
+    args.q_heads = q.dim(1);
+    args.kv_heads = k.dim(1);
+    args.q_len = q.dim(2);
+    args.kv_len = k.dim(2);
+    args.dim = q.dim(3);
+    args.v_dim = v.dim(3);
+    for (int i = 0; i < 4; ++i) {
+      args.q_strides[i] = q.stride(i);
+      args.k_strides[i] = k.stride(i);
+      args.v_strides[i] = v.stride(i);
+      args.out_strides[i] = y.stride(i);
+      if (a.has_mask) args.mask_strides[i] = mask.dim(i) == 1 ? 0 : mask.stride(i);
+    }
+    args.scale = static_cast<float>(bind.value(a.scale));
+    args.softcap = static_cast<float>(a.softcap);
+    args.causal = a.causal;
+    args.offset = bind.value(a.offset);
+    args.left = a.left_window;
+    args.right = a.right_window;
+    const double flops =
+        2.0 * static_cast<double>(args.batch * args.q_heads * args.q_len * args.kv_len * (args.dim + args.v_dim));
+    bind.launch("attention", flops, [=](const RunContext& run) {
+      Attention call = args;
+      call.q = run.at(q);
+      call.k = run.at(k);
+      call.v = run.at(v);
+      call.out = run.at(y);
+      if (mask.buffer >= 0 && mask.dtype == DType::boolean) call.keep = run.at<uint8_t>(mask);
+      if (mask.buffer >= 0 && mask.dtype == DType::f32) call.mask = run.at(mask);
+      if (sink.buffer >= 0) call.sink = run.at(sink);
+      std::vector<int64_t> counts, offsets;
+      if (lengths.buffer >= 0) {
+        for (int64_t b = 0; b < args.batch; ++b) {
+          const int64_t n = lengths.dtype == DType::i64 ? run.at<int64_t>(lengths)[b] : run.at<int32_t>(lengths)[b];
+          counts.push_back(n);
+          offsets.push_back(n - args.q_len);
+        }
+        call.key_lengths = counts.data();
+        call.offsets = offsets.data();
+      }
+      attention(call, &run.pool);
+    });
+  }
+
+ private:
+  const ir::Op& op_;
+  SmallVector<int64_t, 6> order_;
+};
+
+}  // namespace
+
+bool attention_takes(const ir::Program& program, const ir::Op& op) {
+  if (op.primitive != &ir::composite::attention) return false;
+  const auto& a = op.as<ir::AttentionAttributes>();
+  if (a.scores != ir::AttentionAttributes::Scores::none || a.smooth_softmax) return false;
+  for (int i = 0; i < 3; ++i) {
+    if (program.type(op.operands[static_cast<size_t>(i)]).dtype != DType::f32) return false;
+  }
+  if (a.has_lengths) {
+    const DType lengths = program.type(op.operands[a.has_mask ? 4 : 3]).dtype;
+    if (lengths != DType::i64 && lengths != DType::i32) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op) {
+  if (!attention_takes(planner.program(), op)) return nullptr;
+  SmallVector<int64_t, 6> order;
+  const ir::Op* user = planner.only_user(op.results[0]);
+  if (user && user->primitive == &ir::prim::transpose && user->as<ir::AxesAttributes>().axes.back() == 3) {
+    for (int64_t axis : user->as<ir::AxesAttributes>().axes) order.push_back(axis);
+  }
+  return std::make_unique<AttentionStep>(op, order);
+}
+
+}  // namespace transmuter::cpu
