@@ -28,12 +28,14 @@ struct TestOptions {
   std::string filter;
   std::string exceptions;
   std::string report;
+  bool skip_unsupported = false;
   int jobs = 1;
   bool verbose = false;
 };
 
 struct Outcome {
   bool passed = false;
+  bool unsupported = false;  // the model needs an operator that isn't there
   std::string reason;
   RunStats stats;
   double seconds = 0;
@@ -134,6 +136,7 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
   } catch (const Error& error) {
     outcome.reason = error.what();
     outcome.passed = meta.value("expect", "match") == "error" || meta.value("accept_error", false);
+    outcome.unsupported = error.code() == ErrorCode::unsupported;
     for (const json& words : meta.value("must_mention", json::array())) {
       if (outcome.reason.find(words.get<std::string>()) == std::string::npos) {
         outcome.passed = false;
@@ -251,6 +254,8 @@ void run_tests(const TestOptions& options) {
       }
     } else if (o.passed) {
       ++passed;
+    } else if (o.unsupported && options.skip_unsupported) {
+      ++skipped;
     } else {
       ++failed;
       std::printf("FAIL %s: %s\n", name.c_str(), o.reason.c_str());
@@ -270,6 +275,8 @@ void add_test(CLI::App& app) {
   options->engine.add_to(*command);
   command->add_option("--filter", options->filter, "only cases whose name contains this");
   command->add_option("--exceptions", options->exceptions, "file of cases that are known to fail: CASE BACKEND REASON");
+  command->add_flag("--skip-unsupported", options->skip_unsupported,
+                    "cases that need an operator or feature that isn't there yet count as skipped");
   command->add_option("--report", options->report, "write a JSON report here");
   command->add_option("--jobs", options->jobs, "cases at once")->check(CLI::Range(1, 64));
   command->add_flag("-v,--verbose", options->verbose, "print every case with its traces and time");

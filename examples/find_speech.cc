@@ -2,8 +2,8 @@
 //
 //   find_speech MODEL.onnx FILE.wav…      16-bit mono PCM at 16 or 48 kHz
 //
-// scripts/fetch_models.py build/models --only silero_vad_op18_ifless brings the model. It keeps a state between windows: each
-// run takes what the one before gave.
+// scripts/fetch_models.py build/models --only silero_vad_op18_ifless brings the model. It keeps a state between
+// windows: each run takes what the one before gave.
 #include <transmuter/transmuter.h>
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 /* The tokenizers of Transmuter as a C ABI (the Rust crate `transmuter_text`). C++ code takes <transmuter/text.h>.
  *
- * Every function may be called from several threads at once on one tokenizer. None prints, aborts or unwinds: a function
- * that can fail returns 0 and fills *error (when error isn't null) with a message, to be freed by tmtext_string_free;
- * on success it returns 1 and leaves *error alone. Text is UTF-8, given by pointer and size, and need not end in NUL. */
+ * Every function may be called from several threads at once on one tokenizer. None prints, aborts or unwinds: a
+ * function that can fail returns 0 and fills *error (when error isn't null) with a message, to be freed by
+ * tmtext_string_free; on success it returns 1 and leaves *error alone. Text is UTF-8, given by pointer and size, and
+ * need not end in NUL. */
 #ifndef TRANSMUTER_TEXT_H_
 #define TRANSMUTER_TEXT_H_
 
@@ -39,8 +40,9 @@ typedef struct {
   uint8_t truncate_left;      /* drop tokens at the start instead of the end */
   uint8_t pad_to_longest;     /* every row as long as the longest */
   uint8_t pad_left;           /* padding goes before the tokens */
-  size_t max_length;          /* tokens a row may have, special ones included; 0 = no limit. A pair loses its longer side first. */
-  size_t pad_to_multiple_of;  /* with pad_to_longest: round the length up; 0 = no rounding */
+  size_t
+      max_length; /* tokens a row may have, special ones included; 0 = no limit. A pair loses its longer side first. */
+  size_t pad_to_multiple_of; /* with pad_to_longest: round the length up; 0 = no rounding */
   uint32_t pad_id;
   uint32_t pad_type_id;
   tmtext_view pad_token;
