@@ -1,4 +1,6 @@
 // Activations: Relu and its kin, Softplus, Softsign, Gelu, Swish, PRelu, Clip, Shrink.
+#include "ops/activation.h"
+
 #include <limits>
 
 #include "ir/composites/composites.h"
@@ -17,6 +19,28 @@ using ir::Value;
 Value scaled(Builder& b, Value x, double factor) { return b.multiply(x, b.like(x, factor)); }
 Value is_below_zero(Builder& b, Value x) { return b.compare(x, b.like(x, 0), CompareDirection::lt); }
 
+}  // namespace
+
+Value elu_like(Builder& b, Value x, double alpha, double width, double scale) {
+  return in_single(b, x, [&](Value v) {
+    const Value grown = b.exponential_minus_one(width == 1 ? v : b.divide(v, b.like(v, width)));
+    const Value y = b.select(is_below_zero(b, v), alpha == 1 ? grown : scaled(b, grown, alpha), v);
+    return scale == 1 ? y : scaled(b, y, scale);
+  });
+}
+
+Value softplus_of(Builder& b, Value x) {
+  const Value tail = b.log_plus_one(b.exponential(b.negate(b.abs(x))));
+  return b.add(b.maximum(x, b.like(x, 0)), tail);
+}
+
+Value hard_sigmoid_of(Builder& b, Value x, double alpha, double beta) {
+  const DType dtype = b.dtype(x);
+  return b.clamp(b.scalar(dtype, 0), b.add(scaled(b, x, alpha), b.like(x, beta)), b.scalar(dtype, 1));
+}
+
+namespace {
+
 void relu(OpContext& op) {
   require_numeric(op, 0);
   if (is_unsigned_integer(op.dtype(0))) return op.output(0, op.traced(0));
@@ -30,15 +54,6 @@ void leaky_relu(OpContext& op) {
   Builder& b = op.build();
   const Value x = op.input(0);
   op.output(0, b.select(is_below_zero(b, x), scaled(b, x, alpha), x));
-}
-
-// scale * (x < 0 ? alpha * (exp(x / width) - 1) : x)
-Value elu_like(Builder& b, Value x, double alpha, double width, double scale) {
-  return in_single(b, x, [&](Value v) {
-    const Value grown = b.exponential_minus_one(width == 1 ? v : b.divide(v, b.like(v, width)));
-    const Value y = b.select(is_below_zero(b, v), alpha == 1 ? grown : scaled(b, grown, alpha), v);
-    return scale == 1 ? y : scaled(b, y, scale);
-  });
 }
 
 void elu(OpContext& op) {
@@ -68,12 +83,6 @@ void thresholded_relu(OpContext& op) {
   op.output(0, b.select(b.compare(x, b.like(x, alpha), CompareDirection::gt), x, b.like(x, 0)));
 }
 
-// log(1 + exp(x)) that does not overflow.
-Value softplus_of(Builder& b, Value x) {
-  const Value tail = b.log_plus_one(b.exponential(b.negate(b.abs(x))));
-  return b.add(b.maximum(x, b.like(x, 0)), tail);
-}
-
 void softplus(OpContext& op) {
   require_float(op, 0);
   Builder& b = op.build();
@@ -90,12 +99,6 @@ void mish(OpContext& op) {
   require_float(op, 0);
   Builder& b = op.build();
   op.output(0, in_single(b, op.input(0), [&](Value x) { return b.multiply(x, b.tanh(softplus_of(b, x))); }));
-}
-
-// max(0, min(1, alpha * x + beta))
-Value hard_sigmoid_of(Builder& b, Value x, double alpha, double beta) {
-  const DType dtype = b.dtype(x);
-  return b.clamp(b.scalar(dtype, 0), b.add(scaled(b, x, alpha), b.like(x, beta)), b.scalar(dtype, 1));
 }
 
 void hard_sigmoid(OpContext& op) {

@@ -127,8 +127,10 @@ Value scaled(Builder& build, Value x, float factor) {
   return build.convert(build.multiply(wide, build.like(wide, factor)), dtype);
 }
 
+}  // namespace
+
 // alpha * A' B' + beta * C. C broadcasts one way; before opset 7 only with `broadcast`; absent from 11 on.
-Value gemm_value(OpContext& op) {
+Value gemm(OpContext& op) {
   const float alpha = op.attribute_float("alpha", 1.0F), beta = op.attribute_float("beta", 1.0F);
   const bool trans_a = op.attribute_int("transA", 0) != 0, trans_b = op.attribute_int("transB", 0) != 0;
   if (op.version() < 7) op.ignore_attributes({"broadcast"});  // the shapes say it
@@ -150,7 +152,9 @@ Value gemm_value(OpContext& op) {
   return build.convert(y, dtype);
 }
 
-void gemm(OpContext& op) { op.output(0, gemm_value(op)); }
+namespace {
+
+void gemm_op(OpContext& op) { op.output(0, gemm(op)); }
 
 // The leading axis of the batch moves to the front of the matrix: [m, batch..., k] is read as [batch..., m, k].
 Value batch_first(Builder& build, Value x) {
@@ -183,7 +187,7 @@ void fused_matmul(OpContext& op) {
 
 void register_matmul(Registry& r) {
   r.add("MatMul", {1, 9, 13}, matmul_op);
-  r.add("Gemm", {1, 6, 7, 9, 11, 13}, gemm);
+  r.add("Gemm", {1, 6, 7, 9, 11, 13}, gemm_op);
   r.add("FusedMatMul", {1}, fused_matmul, kMicrosoft);
   r.add("TransposeMatMul", {1}, fused_matmul, kMicrosoft);
 }

@@ -1,7 +1,7 @@
 // Matrix products as NumPy's matmul has them, for the operators that hold one (MatMul, FusedMatMul, MatMulInteger ...).
 #pragma once
 
-#include "ir/builder.h"
+#include "ops/context.h"
 
 namespace transmuter::ops {
 
@@ -12,5 +12,8 @@ ir::Value matmul(ir::Builder& build, ir::Value a, ir::Value b, DType result);
 
 // The last two axes exchanged; a vector stays.
 ir::Value swap_last_axes(ir::Builder& build, ir::Value x);
+
+// Gemm's product of the node's inputs 0, 1 and 2; reads alpha, beta, transA, transB.
+ir::Value gemm(OpContext& op);
 
 }  // namespace transmuter::ops
