@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -21,6 +23,16 @@ struct Descriptor {
     if (fd >= 0) ::close(fd);
   }
 };
+
+// The mapped files, by address, for release_pages.
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, size_t> sizes;
+};
+Mappings& mappings() {
+  static auto* const kMappings = new Mappings;  // never destroyed: files may be closed while the program ends
+  return *kMappings;
+}
 
 [[noreturn]] void refuse(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) throw Error(ErrorCode::not_found, str("there is no file ", path));
@@ -49,6 +61,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool
     if (address == MAP_FAILED) throw Error(ErrorCode::io, str("cannot map ", path, ": ", std::strerror(errno)));
     result->bytes_ = static_cast<const std::byte*>(address);
     result->mapped_ = true;
+    const std::lock_guard<std::mutex> lock(mappings().mutex);
+    mappings().sizes[result->bytes_] = result->size_;
     return result;
   }
   result->memory_.reset(new std::byte[result->size_]);
@@ -67,7 +81,25 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool
 }
 
 MappedFile::~MappedFile() {
-  if (mapped_) ::munmap(const_cast<std::byte*>(bytes_), size_);
+  if (!mapped_) return;
+  {
+    const std::lock_guard<std::mutex> lock(mappings().mutex);
+    mappings().sizes.erase(bytes_);
+  }
+  ::munmap(const_cast<std::byte*>(bytes_), size_);
+}
+
+void release_pages(const std::byte* bytes, size_t size) {
+  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(bytes) + size) / page * page;
+  if (end <= begin) return;
+  const std::lock_guard<std::mutex> lock(mappings().mutex);
+  auto at = mappings().sizes.upper_bound(bytes);
+  if (at == mappings().sizes.begin()) return;
+  --at;
+  if (bytes + size > at->first + at->second) return;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 void write_file(const std::string& path, std::string_view bytes) {

@@ -34,6 +34,10 @@ class MappedFile {
   std::unique_ptr<std::byte[]> memory_;
 };
 
+// Bytes that were copied out and will hardly be read again: the pages of a mapped file that lie wholly inside leave
+// memory (reading them brings them back). Bytes that belong to no mapped file are left alone.
+void release_pages(const std::byte* bytes, size_t size);
+
 // Writes a whole file, replacing what was there. Throws Error io.
 void write_file(const std::string& path, std::string_view bytes);
 

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "backends/weight_store.h"
 #include "base/strings.h"
 #include "onnx/tensor_proto.h"
 #include "onnx/value_proto.h"
@@ -128,13 +129,15 @@ CompiledModel Model::compile(const CompileOptions& options) const {
   impl->backend_options.threads = options.threads;
   impl->backend_options.passes = options.passes;
   impl->backend_options.verbose = options.verbose;
+  impl->backend_options.weights = std::make_shared<WeightStore>();
   if (const auto missing = unsupported_nodes(impl_->model.graph); !missing.empty()) {
     std::string all;
     for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
     if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
-    Error error(ErrorCode::unsupported,
-                str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
-                    " not implemented: ", all));
+    Error error(
+        ErrorCode::unsupported,
+        str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
+            " not implemented: ", all));
     if (!impl_->model.path.empty()) error.in("file " + impl_->model.path);
     throw error;
   }

@@ -17,6 +17,7 @@ class Step {
 
   std::vector<ir::Value> reads;
   std::vector<ir::Value> writes;
+  ir::Value any_address;  // one of `reads` that need not be aligned
   int32_t location = -1;
 };
 

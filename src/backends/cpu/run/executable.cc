@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/evaluate.h"
 #include "ir/primitives/attributes.h"
@@ -30,25 +31,32 @@ CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadP
 
 // The weights that steps read as they are (not packed), at aligned addresses.
 void CpuExecutable::keep_weights() {
-  std::vector<bool> read(static_cast<size_t>(program_.value_count()));
+  std::vector<bool> read(static_cast<size_t>(program_.value_count())), aligned(read.size());
   for (const Stage& stage : stages_) {
     for (const auto& step : stage.steps) {
-      for (ir::Value v : step->reads) read[static_cast<size_t>(v.id)] = true;
+      for (ir::Value v : step->reads) {
+        read[static_cast<size_t>(v.id)] = true;
+        if (v != step->any_address) aligned[static_cast<size_t>(v.id)] = true;
+      }
     }
     if (stage.dynamic) {
-      for (ir::Value v : stage.dynamic->operands) read[static_cast<size_t>(v.id)] = true;
+      for (ir::Value v : stage.dynamic->operands)
+        read[static_cast<size_t>(v.id)] = aligned[static_cast<size_t>(v.id)] = true;
     }
   }
   for (ir::Value v : program_.results()) read[static_cast<size_t>(v.id)] = true;
   for (const ir::Parameter& p : program_.parameters()) {
     if (p.kind != ir::Parameter::Kind::weight || !read[static_cast<size_t>(p.value.id)]) continue;
-    if (p.weight.is_aligned()) {
+    if (p.weight.is_aligned() || !aligned[static_cast<size_t>(p.value.id)]) {
       weights_.emplace_back(p.value, std::make_shared<const Tensor>(p.weight));
       continue;
     }
     const std::string key = str("aligned ", reinterpret_cast<uintptr_t>(p.weight.bytes()), " ", p.weight.nbytes());
-    weights_.emplace_back(p.value,
-                          store_->get<Tensor>(key, [&] { return std::make_shared<const Tensor>(p.weight.aligned()); }));
+    weights_.emplace_back(p.value, store_->get<Tensor>(key, [&] {
+      auto copy = std::make_shared<const Tensor>(p.weight.aligned());
+      release_pages(p.weight.bytes(), p.weight.nbytes());
+      return copy;
+    }));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
+#include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -254,6 +255,7 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
       pack_b(k, n, from, source, stride(inner), stride(columns), Storage::f32,
              packed->bytes + static_cast<size_t>(i) * matrix_bytes, planner.pool());
     }
+    release_pages(weight.tensor.bytes(), weight.tensor.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
   });
 }

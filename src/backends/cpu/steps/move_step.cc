@@ -39,6 +39,7 @@ class ConcatenateStep : public Step {
 class TakeStep : public Step {
  public:
   TakeStep(const ir::Op& op, int64_t axis) : op_(op), axis_(axis) {
+    any_address = op.operands[0];
     reads = op.operands;
     writes = op.results;
   }
@@ -55,8 +56,10 @@ class TakeStep : public Step {
     const int64_t extent = x.dim(axis_), count = indices.size();
     if (to.size() == 0) return bind.untouch();
     bind.launch("take", 0, [=](const RunContext& run) {
-      gather_rows(width, run.at<void>(x), outer, extent, inner, indices.dtype, run.at<void>(indices), count, false,
-                  run.at<void>(to), &run.pool);
+      // Tables of weights may lie at any address: they are not worth a copy, their rows go as bytes.
+      const bool aligned = reinterpret_cast<uintptr_t>(run.at<void>(x)) % static_cast<uintptr_t>(width) == 0;
+      gather_rows(aligned ? width : 1, run.at<void>(x), outer, extent, aligned ? inner : inner * width, indices.dtype,
+                  run.at<void>(indices), count, false, run.at<void>(to), &run.pool);
     });
   }
 
