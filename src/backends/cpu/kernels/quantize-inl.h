@@ -7,7 +7,6 @@
 #define TRANSMUTER_CPU_QUANTIZE_INL_H_
 #endif
 
-#include <cstring>
 #include <limits>
 
 #include "backends/cpu/kernels/tail-inl.h"
@@ -28,7 +27,7 @@ HWY_INLINE void store_narrow(hn::Vec<hn::Rebind<int32_t, F32>> v, T* p, int64_t 
   } else {
     HWY_ALIGN T buffer[hn::MaxLanes(F32())];
     hn::StoreU(narrow, d, buffer);
-    memcpy(p, buffer, static_cast<size_t>(n) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
   }
 }
 template <class T>
@@ -37,7 +36,7 @@ HWY_INLINE hn::Vec<hn::Rebind<int32_t, F32>> load_narrow(const T* p, int64_t n) 
   const hn::Rebind<int32_t, F32> di;
   if (n == static_cast<int64_t>(hn::Lanes(d))) return hn::PromoteTo(di, hn::LoadU(d, p));
   HWY_ALIGN T buffer[hn::MaxLanes(F32())] = {};
-  memcpy(buffer, p, static_cast<size_t>(n) * sizeof(T));
+  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
   return hn::PromoteTo(di, hn::LoadU(d, buffer));
 }
 

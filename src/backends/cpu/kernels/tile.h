@@ -107,4 +107,11 @@ struct TileOutput {
 void run_tile(const TileProgram& program, const int64_t* dims, int rank, const TileInput* inputs,
               const TileOutput* outputs, int64_t begin, int64_t end);
 
+// The same computed in f64 or an integer dtype of 8 to 64 bits, by plain loops; inputs are converted to it when loaded.
+// Integers wrap around; x / 0 is all ones, x remainder 0 is x; pow of integers truncates; logical_and, logical_or and
+// logical_xor work on all bits, which for masks of 0 and 1 is the same. tile_takes tells which operations there are.
+bool tile_takes(DType compute, TileOp op);
+void run_tile_as(DType compute, const TileProgram& program, const int64_t* dims, int rank, const TileInput* inputs,
+                 const TileOutput* outputs, int64_t begin, int64_t end);
+
 }  // namespace transmuter::cpu
