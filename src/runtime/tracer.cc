@@ -1,6 +1,7 @@
 #include "runtime/tracer.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/strings.h"
 #include "runtime/constant_slice.h"
@@ -39,6 +40,22 @@ Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), 
 Tracer::~Tracer() = default;
 
 std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
+  for (;;) {
+    try {
+      return trace_once(inputs);
+    } catch (const ReadValues& need) {
+      read_values_.insert(read_values_.end(), need.slots.begin(), need.slots.end());
+    }
+  }
+}
+
+std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
+  frames_.clear();
+  graph_inputs_.clear();
+  outputs_.clear();
+  in_use_.clear();
+  actual_.clear();
+  defined_symbols_.clear();
   trace_ = std::make_unique<Trace>();
   trace_->scope = ShapeScope::create();
   const ShapeScope::Enter enter(trace_->scope);
@@ -50,8 +67,10 @@ std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
     const int32_t slot = new_slot(
         given && inputs[i].is_tensor() ? SlotType{inputs[i].tensor.dtype(), inputs[i].tensor.rank()} : SlotType{});
     actual_[static_cast<size_t>(slot)] = inputs[i];
-    if (given) define(info.name, graph_input(info, slot, inputs[i]));
+    graph_inputs_.push_back(given ? graph_input(info, slot, inputs[i]) : nullptr);
+    if (given) define(info.name, graph_inputs_.back());
   }
+  for (int32_t slot : read_values_) make_known(*graph_inputs_[static_cast<size_t>(slot)]);
   begin_segment();
   trace_nodes();
   for (const onnx::ValueInfo& output : graph_.outputs) outputs_.push_back(lookup(output.name));
@@ -193,6 +212,7 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
       }
       const bool fetched = in_segment(*kept[need.input]);
       if (fetched) {
+        if (auto slots = deciding_inputs(kept[need.input]->value); !slots.empty()) throw ReadValues{std::move(slots)};
         end_segment(true);
         ++trace_->breaks;
         if (make_known(*kept[need.input])) continue;
@@ -294,6 +314,42 @@ bool Tracer::make_known(Traced& traced) {
   }
   traced.known = Known::of(tensor.dtype(), Dims(tensor.shape().begin(), tensor.shape().end()), std::move(elements));
   return true;
+}
+
+std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
+  if (options_.inputs_are_constants) return {};
+  std::vector<int32_t> slots;
+  std::vector<ir::Value> pending{value};
+  std::unordered_set<int32_t> seen;
+  while (!pending.empty()) {
+    const ir::Value at = pending.back();
+    pending.pop_back();
+    if (!seen.insert(at.id).second) continue;
+    if (const ir::Op* op = build_->definition(at)) {
+      if (op->primitive->has_effect) return {};
+      pending.insert(pending.end(), op->operands.begin(), op->operands.end());
+      continue;
+    }
+    const ir::Parameter* parameter = build_->parameter_of(at);
+    if (!parameter) return {};
+    if (parameter->kind == ir::Parameter::Kind::weight) {
+      if (parameter->trainable) return {};
+      continue;
+    }
+    const auto input = std::find_if(graph_inputs_.begin(), graph_inputs_.end(), [&](const TracedPtr& traced) {
+      return traced && traced->segment == segment_ && traced->value == at;
+    });
+    if (input == graph_inputs_.end()) return {};
+    const int32_t slot = static_cast<int32_t>(input - graph_inputs_.begin());
+    const Value& actual = actual_[static_cast<size_t>(slot)];
+    if (!actual.is_tensor() || actual.tensor.size() > kMaxValueSymbols || is_float(actual.tensor.dtype())) return {};
+    // Reading pins the extents: of a list of points (or a few numbers), not of something as long as a text.
+    const Dims& shape = (*input)->type.shape;
+    for (size_t axis = 1; axis < shape.size(); ++axis)
+      if (!shape[axis].is_constant()) return {};
+    if (std::find(read_values_.begin(), read_values_.end(), slot) == read_values_.end()) slots.push_back(slot);
+  }
+  return slots;
 }
 
 int32_t Tracer::new_slot(SlotType type) {

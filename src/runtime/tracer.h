@@ -45,6 +45,14 @@ class Tracer : public ops::TraceHost {
     size_t current = 0;
   };
 
+  // Thrown while tracing: these graph inputs must be known values from the start.
+  struct ReadValues {
+    std::vector<int32_t> slots;
+  };
+
+  std::unique_ptr<Trace> trace_once(const std::vector<Value>& inputs);
+  // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
+  std::vector<int32_t> deciding_inputs(ir::Value value) const;
   void push_frame(const onnx::Graph& graph);
   void trace_nodes();
   void trace_node(const onnx::Node& node);
@@ -70,6 +78,8 @@ class Tracer : public ops::TraceHost {
   std::unique_ptr<ir::Builder> build_;
   int32_t segment_ = 0;
   std::vector<int32_t> segment_inputs_;
+  std::vector<ops::TracedPtr> graph_inputs_;  // by slot
+  std::vector<int32_t> read_values_;          // slots of graph inputs whose values are read while tracing
   std::vector<std::unique_ptr<Frame>> frames_;
   std::vector<ops::TracedPtr> outputs_;  // of the whole graph, once reached
   std::vector<ops::TracedPtr> in_use_;   // inputs of the node being lowered: kept over a break
