@@ -1,0 +1,288 @@
+// Packing and the loops around the 8-bit register tile.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/qgemm.h"
+#include "backends/cpu/kernels/qgemm_ops.h"
+#include "backends/cpu/kernels/slots.h"
+
+namespace transmuter::cpu {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+constexpr int64_t kParallelWork = 512 * 1024;  // multiply-adds
+constexpr int64_t kTaskColumns = 256;
+constexpr int64_t kTaskRows = 168;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
+
+// Packed B: one cache line with the variant's number, the column sums, the panels.
+struct PackedB {
+  const QVariant* variant;
+  const int32_t* sums;
+  const int8_t* panels;
+};
+
+int64_t padded_columns(int64_t n) { return round_up(n, qgemm_ops().tile_columns); }
+int64_t panels_at(int64_t n) { return kCacheLine + round_up(padded_columns(n) * 4, kCacheLine); }
+
+PackedB unpack(const void* packed, int64_t n) {
+  int32_t which;
+  std::memcpy(&which, packed, sizeof(which));
+  const auto* bytes = static_cast<const std::byte*>(packed);
+  return {qgemm_ops().variants[which], reinterpret_cast<const int32_t*>(bytes + kCacheLine),
+          reinterpret_cast<const int8_t*>(bytes + panels_at(n))};
+}
+
+// Independent of which variant a B was packed for, so that the scratch can be sized without B.
+struct Plan {
+  int64_t batches;
+  int64_t cells;  // bytes of one stored row of A, the larger variant's
+  int64_t a_bytes, sums_bytes, slot_bytes;
+  int64_t total(int threads) const { return a_bytes + sums_bytes + slot_count(threads) * slot_bytes; }
+};
+
+Plan make_plan(const QgemmArgs& g) {
+  const QgemmOps& ops = qgemm_ops();
+  Plan p;
+  p.batches = 1;
+  for (int i = 0; i < g.batch_rank; ++i) p.batches *= g.batch[i];
+  p.cells = 0;
+  for (const QVariant* v : ops.variants) p.cells = std::max(p.cells, ceil_div(g.k, v->group) * v->cell_bytes);
+  p.a_bytes = round_up(p.batches * g.m * p.cells, kCacheLine);
+  p.sums_bytes = round_up(p.batches * g.m * 4, kCacheLine);
+  // A tile of sums and one scaled, then rows of zero points, terms and scales.
+  p.slot_bytes = round_up(kMaxQTileRows * kMaxQTileColumns * 8 + kMaxQTileRows * 12 + kMaxQTileColumns * 8, kCacheLine);
+  return p;
+}
+
+struct Offsets {
+  int64_t a = 0, b = 0, c = 0, residual = 0;
+};
+
+Offsets offsets_of(const QgemmArgs& g, int64_t index) {
+  Offsets o;
+  for (int i = g.batch_rank - 1; i >= 0; --i) {
+    const int64_t at = index % g.batch[i];
+    index /= g.batch[i];
+    o.a += at * g.a_batch[i];
+    o.b += at * g.b_batch[i];
+    o.c += at * g.c_batch[i];
+    o.residual += at * g.residual_batch[i];
+  }
+  return o;
+}
+
+int32_t pick(const int32_t* values, bool many, int64_t i) { return values ? values[many ? i : 0] : 0; }
+float pick(const float* values, bool many, int64_t i) { return values ? values[many ? i : 0] : 1.0f; }
+
+// What one body of the parallel loop works with.
+class Task {
+ public:
+  Task(const QgemmArgs& g, const uint8_t* a, const int32_t* row_sums, std::byte* slot)
+      : g_(g), ops_(qgemm_ops()), nr_(ops_.tile_columns), a_(a), row_sums_(row_sums) {
+    tile_ = reinterpret_cast<int32_t*>(slot);
+    scaled_ = reinterpret_cast<float*>(tile_ + kMaxQTileRows * kMaxQTileColumns);
+    a_zero_ = reinterpret_cast<int32_t*>(scaled_ + kMaxQTileRows * kMaxQTileColumns);
+    row_terms_ = a_zero_ + kMaxQTileRows;
+    row_scale_ = reinterpret_cast<float*>(row_terms_ + kMaxQTileRows);
+    b_zero_ = reinterpret_cast<int32_t*>(row_scale_ + kMaxQTileRows);
+    column_scale_ = reinterpret_cast<float*>(b_zero_ + kMaxQTileColumns);
+  }
+
+  // Panels [row_begin, row_end) of rows, `row_panels` in all, times panels [begin, end) of columns.
+  void run(const PackedB& b, const Offsets& o, int64_t row_panels, int64_t row_begin, int64_t row_end, int64_t begin,
+           int64_t end) {
+    const QVariant& v = *b.variant;
+    const int64_t groups = ceil_div(g_.k, v.group);
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
+      for (int64_t i = 0; i < columns; ++i) {
+        b_zero_[i] = pick(g_.b_zero, g_.b_zero_per_column, column + i) - (g_.b_signed ? 0 : 128);
+        column_scale_[i] = pick(g_.b_scale, g_.b_scale_per_column, column + i);
+      }
+      for (int64_t i = columns; i < nr_; ++i) b_zero_[i] = 0, column_scale_[i] = 0;
+      for (int64_t panel = row_begin; panel < row_end; ++panel) {
+        const int64_t row = cut(panel, row_panels, g_.m), rows = cut(panel + 1, row_panels, g_.m) - row;
+        v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, b.panels + j * nr_ * groups * v.group, groups, tile_);
+        const int32_t shift = v.a_signed == g_.a_signed ? 0 : v.a_signed ? -128 : 128;
+        for (int64_t r = 0; r < rows; ++r) {
+          a_zero_[r] = pick(g_.a_zero, g_.a_zero_per_row, row + r) + shift;
+          // Unsigned: sums may wrap, as the result itself does.
+          row_terms_[r] = static_cast<int32_t>(static_cast<uint32_t>(row_sums_[row + r]) -
+                                               static_cast<uint32_t>(g_.k) * static_cast<uint32_t>(a_zero_[r]));
+          row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
+        }
+        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, g_.c ? row_scale_ : nullptr,
+                     column_scale_, scaled_});
+        store(o, row, rows, column, columns);
+      }
+    }
+  }
+
+ private:
+  void store(const Offsets& o, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const int64_t at = o.c + row * g_.c_row + column * g_.c_column;
+    if (!g_.c) {
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t j = 0; j < columns; ++j) g_.sums[at + r * g_.c_row + j * g_.c_column] = tile_[r * nr_ + j];
+      }
+      return;
+    }
+    const Epilogue& e = g_.epilogue;
+    const int64_t gemm_columns = gemm_ops().tile_columns;
+    // The f32 tile may be narrower than this one.
+    for (int64_t j = 0; j < columns; j += gemm_columns) {
+      const int64_t part = std::min(gemm_columns, columns - j);
+      for (int64_t r = 0; r < rows; r += gemm_ops().tile_rows) {
+        const int64_t residual = o.residual + (row + r) * e.residual_row + (column + j) * e.residual_column;
+        gemm_ops().finish({.tile = scaled_ + r * nr_ + j,
+                           .tile_stride = nr_,
+                           .rows = std::min(gemm_ops().tile_rows, rows - r),
+                           .columns = part,
+                           .c = g_.c + at + r * g_.c_row + j * g_.c_column,
+                           .c_row = g_.c_row,
+                           .c_column = g_.c_column,
+                           .epilogue = &e,
+                           .column_bias = e.column_bias ? e.column_bias + column + j : nullptr,
+                           .row_bias = e.row_bias ? e.row_bias + row + r : nullptr,
+                           .row_bias_step = 1,
+                           .residual = e.residual ? e.residual + residual : nullptr});
+      }
+    }
+  }
+
+  const QgemmArgs& g_;
+  const QgemmOps& ops_;
+  const int64_t nr_;
+  const uint8_t* a_;
+  const int32_t* row_sums_;
+  int32_t *tile_, *a_zero_, *row_terms_, *b_zero_;
+  float *scaled_, *row_scale_, *column_scale_;
+};
+
+}  // namespace
+
+size_t packed_qb_bytes(int64_t k, int64_t n) {
+  return static_cast<size_t>(panels_at(n) + round_up(padded_columns(n) * round_up(k, 4), kCacheLine));
+}
+
+void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_stride, int64_t column_stride, void* out,
+             ThreadPool& pool) {
+  const QgemmOps& ops = qgemm_ops();
+  const auto* from = static_cast<const uint8_t*>(b);
+  const uint8_t flip = is_signed ? 0 : 0x80;
+  const int64_t nr = ops.tile_columns, panels = padded_columns(n) / nr;
+  std::atomic<bool> lowest{false};
+  if (!ops.variants[0]->any_b) {
+    pool.parallel_for(panels, 4, [&](int64_t begin, int64_t end) {
+      bool found = false;
+      for (int64_t j = begin * nr; j < std::min(n, end * nr); ++j) {
+        for (int64_t p = 0; p < k; ++p) found = found || (from[p * row_stride + j * column_stride] ^ flip) == 0x80;
+      }
+      if (found) lowest = true;
+    });
+  }
+  const int32_t which = lowest ? 1 : 0;
+  const int64_t group = ops.variants[which]->group, groups = ceil_div(k, group);
+  auto* bytes = static_cast<std::byte*>(out);
+  std::memcpy(bytes, &which, sizeof(which));
+  auto* sums = reinterpret_cast<int32_t*>(bytes + kCacheLine);
+  auto* to = reinterpret_cast<int8_t*>(bytes + panels_at(n));
+  pool.parallel_for(panels, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin * nr; j < end * nr; ++j) {
+      int8_t* panel = to + j / nr * nr * groups * group + j % nr * group;
+      uint32_t sum = 0;
+      for (int64_t p = 0; p < groups * group; ++p) {
+        const bool inside = p < k && j < n;
+        const auto value = static_cast<int8_t>(inside ? from[p * row_stride + j * column_stride] ^ flip : 0);
+        panel[p / group * nr * group + p % group] = value;
+        sum += static_cast<uint32_t>(int32_t{value});
+      }
+      sums[j] = static_cast<int32_t>(sum);
+    }
+  });
+}
+
+size_t qgemm_scratch_bytes(const QgemmArgs& args, int threads) {
+  return static_cast<size_t>(make_plan(args).total(threads));
+}
+
+void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
+  if (g.m <= 0 || g.n <= 0) return;
+  const Plan plan = make_plan(g);
+  if (plan.batches <= 0) return;
+  auto* stored = static_cast<uint8_t*>(scratch);
+  auto* row_sums = reinterpret_cast<int32_t*>(stored + plan.a_bytes);
+  const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
+
+  // First all of A in its stored form, panel after panel, each batch element at a distance that any variant fits.
+  const auto panels_of = [&](const QVariant& v) { return ceil_div(g.m, v.tile_rows); };
+  const auto row_grain = std::max<int64_t>(1, 64 * 1024 / std::max<int64_t>(1, g.k));
+  const int64_t rows_of_all = plan.batches * g.m;
+  pool.parallel_for(rows_of_all, small ? rows_of_all : row_grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t index = i / g.m, row = i % g.m;
+      const Offsets o = offsets_of(g, index);
+      const QVariant& v = *unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n).variant;
+      const int64_t panels = panels_of(v), groups = ceil_div(g.k, v.group);
+      int64_t panel = row * panels / g.m;
+      while (cut(panel + 1, panels, g.m) <= row) ++panel;
+      const int64_t first = cut(panel, panels, g.m), rows = cut(panel + 1, panels, g.m) - first;
+      uint8_t* out = stored + index * g.m * plan.cells + first * groups * v.cell_bytes + (row - first) * v.cell_bytes;
+      row_sums[i] = v.pack_a_row(static_cast<const uint8_t*>(g.a) + o.a + row * g.a_row, g.a_column, g.k,
+                                 v.a_signed == g.a_signed ? 0 : 0x80, rows, out);
+    }
+  });
+
+  const int64_t nr = qgemm_ops().tile_columns, column_panels = padded_columns(g.n) / nr;
+  int64_t columns = std::max<int64_t>(1, kTaskColumns / nr), rows = kTaskRows;
+  const auto row_tasks = [&] { return ceil_div(g.m, rows); };
+  const auto count = [&] { return plan.batches * row_tasks() * ceil_div(column_panels, columns); };
+  if (pool.threads() > 1 && !small) {
+    while (count() < 4 * pool.threads() && columns > 2) columns = (columns + 1) / 2;
+    while (count() < pool.threads() && (columns > 1 || rows > 8)) {
+      columns = (columns + 1) / 2;
+      rows = (rows + 1) / 2;
+    }
+  }
+  const int64_t column_tasks = ceil_div(column_panels, columns), tasks = count();
+  Slots slots(reinterpret_cast<std::byte*>(row_sums) + plan.sums_bytes, static_cast<size_t>(plan.slot_bytes),
+              slot_count(pool.threads()));
+  pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t index = i / (row_tasks() * column_tasks);
+      const int64_t column_task = i / row_tasks() % column_tasks, row_task = i % row_tasks();
+      const Offsets o = offsets_of(g, index);
+      const PackedB b = unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n);
+      const int64_t panels = panels_of(*b.variant);
+      Task task(g, stored + index * g.m * plan.cells, row_sums + index * g.m, lease.memory());
+      task.run(b, o, panels, cut(row_task, row_tasks(), panels), cut(row_task + 1, row_tasks(), panels),
+               cut(column_task, column_tasks, column_panels), cut(column_task + 1, column_tasks, column_panels));
+    }
+  });
+}
+
+void qgemm_reference(const QgemmArgs& g, const void* b, int64_t b_row, int64_t b_column, int32_t* out) {
+  const auto value = [](const void* data, bool is_signed, int64_t i) {
+    return is_signed ? int64_t{static_cast<const int8_t*>(data)[i]} : int64_t{static_cast<const uint8_t*>(data)[i]};
+  };
+  for (int64_t m = 0; m < g.m; ++m) {
+    for (int64_t n = 0; n < g.n; ++n) {
+      const int64_t za = pick(g.a_zero, g.a_zero_per_row, m), zb = pick(g.b_zero, g.b_zero_per_column, n);
+      int64_t sum = 0;
+      for (int64_t k = 0; k < g.k; ++k) {
+        sum += (value(g.a, g.a_signed, m * g.a_row + k * g.a_column) - za) *
+               (value(b, g.b_signed, k * b_row + n * b_column) - zb);
+      }
+      out[m * g.n + n] = static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(sum)));
+    }
+  }
+}
+
+}  // namespace transmuter::cpu

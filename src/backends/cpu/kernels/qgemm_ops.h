@@ -1,0 +1,44 @@
+// What one instruction set contributes to an 8-bit product.
+#pragma once
+
+#include <cstdint>
+
+namespace transmuter::cpu {
+
+inline constexpr int64_t kMaxQTileColumns = 32;
+inline constexpr int64_t kMaxQTileRows = 14;
+
+// Elements of B are stored signed (unsigned ones less 128), `group` consecutive k of one column together:
+// panel[k / group][tile_columns][group]. Those of A in cells of `group` k: panel[k / group][rows][cell_bytes].
+struct QVariant {
+  int64_t tile_rows, group, cell_bytes;
+  bool a_signed;      // whether A is stored as signed values (unsigned ones less 128) or unsigned ones (signed plus 128)
+  bool any_b;         // right for every B; else only where no stored element is -128
+  // out[rows, tile_columns] = the sums over all groups.
+  using Tile = void (*)(const void* a, const void* b, int64_t groups, int32_t* out);
+  const Tile* tiles;  // [rows - 1]
+  // One row of the stored form: `flip` is xored into every byte. Returns the sum of the stored values.
+  int32_t (*pack_a_row)(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows, uint8_t* out);
+};
+
+struct QTileEnd {
+  int32_t* tile;  // rows x tile_columns, corrected in place
+  int64_t rows;
+  const int32_t* column_sums;  // tile_columns
+  const int32_t* a_zero;       // rows, of stored values
+  const int32_t* row_terms;    // rows: sum of stored values - k * a_zero
+  const int32_t* b_zero;       // tile_columns, of stored values
+  const float* row_scale;      // null: the sums are the result
+  const float* column_scale;
+  float* scaled;  // rows x tile_columns
+};
+
+struct QgemmOps {
+  int64_t tile_columns;
+  const QVariant* variants[2];  // the faster one first; the second is right for any B
+  void (*finish)(const QTileEnd& end);
+};
+
+const QgemmOps& qgemm_ops();
+
+}  // namespace transmuter::cpu
