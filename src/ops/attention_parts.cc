@@ -1,5 +1,7 @@
 #include "ops/attention_parts.h"
 
+#include "ir/composites/composites.h"
+
 namespace transmuter::ops {
 
 using ir::Builder;
@@ -40,6 +42,10 @@ Value take_rows(Builder& b, Value table, Value indices) {
   gather.slice_sizes = b.shape(table);
   gather.slice_sizes[0] = 1;
   return b.gather(table, indices, std::move(gather));
+}
+
+Value take_checked_rows(Builder& b, Value table, Value indices) {
+  return take_rows(b, table, ir::checked_indices(b, indices, {b.shape(table)[0]}, false, "index"));
 }
 
 Value rows_from(Builder& b, Value table, Dim start, Dim count) { return b.slice_axis(table, 0, start, start + count); }

@@ -13,8 +13,10 @@ ir::Value merge_heads(ir::Builder& build, ir::Value x);
 Real inverse_root(Dim d);
 // Rank 4 by leading extents of 1.
 ir::Value as_rank_4(ir::Builder& build, ir::Value mask);
-// Elements of a table [n, ...] by indices of any shape: [indices..., ...].
+// Elements of a table [n, ...] by indices of any shape: [indices..., ...]. The indices are in range, or checked in the
+// run.
 ir::Value take_rows(ir::Builder& build, ir::Value table, ir::Value indices);
+ir::Value take_checked_rows(ir::Builder& build, ir::Value table, ir::Value indices);
 // table[start .. start + count) along the first axis.
 ir::Value rows_from(ir::Builder& build, ir::Value table, Dim start, Dim count);
 

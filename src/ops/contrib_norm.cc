@@ -48,12 +48,12 @@ void embed_layer_norm(OpContext& op) {
   const Value words = op.input(0);
   op.check(b.rank(words) == 2, "input_ids must have rank 2, has ", b.rank(words));
   const Dims ids = b.shape(words);
-  Value sum = take_rows(b, op.input(2), words);
+  Value sum = take_checked_rows(b, op.input(2), words);
   const Dims shape = b.shape(sum);
   const Value positions =
-      op.has_input(8) ? take_rows(b, op.input(3), op.input(8)) : rows_from(b, op.input(3), 0, ids[1]);
+      op.has_input(8) ? take_checked_rows(b, op.input(3), op.input(8)) : rows_from(b, op.input(3), 0, ids[1]);
   sum = b.add(sum, b.broadcast_to(positions, shape));
-  if (op.has_input(1) && op.has_input(4)) sum = b.add(sum, take_rows(b, op.input(4), op.input(1)));
+  if (op.has_input(1) && op.has_input(4)) sum = b.add(sum, take_checked_rows(b, op.input(4), op.input(1)));
   op.output(0, normalise(b, n, sum, op.input(5), op.input(6))[0]);
   if (op.wants_output(1)) {
     if (op.has_input(7)) {

@@ -73,10 +73,11 @@ void rotate_heads(OpContext& op, Heads& heads, const CacheStart& start) {
   const Dims shape = b.shape(heads.q);
   const auto rows = [&](size_t cache) {
     const Value table = op.input(cache);
-    if (op.has_input(kPositions)) return take_rows(b, table, op.input(kPositions));
+    if (op.has_input(kPositions)) return take_checked_rows(b, table, op.input(kPositions));
     if (!start.each) return rows_from(b, table, start.all, shape[2]);
     const Dims positions{shape[0], shape[2]};
-    return take_rows(b, table, b.add(b.iota(DType::i64, positions, 1), b.broadcast_in_dim(start.each, positions, {0})));
+    return take_checked_rows(b, table,
+                             b.add(b.iota(DType::i64, positions, 1), b.broadcast_in_dim(start.each, positions, {0})));
   };
   const Value cos = rows(kCos), sin = rows(kSin);
   heads.q = rotate(b, heads.q, cos, sin, interleaved);

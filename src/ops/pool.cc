@@ -20,15 +20,14 @@ PoolWindows read_pool(OpContext& op, const Dims& shape) {
   const bool ceil = op.attribute_int("ceil_mode", 0) != 0 && !w.same && !w.valid;
   for (size_t i = 0; i < w.size(); ++i) {
     const Dim room = w.input[i] + w.low[i] + w.high[i] - w.reach(i), stride = w.strides[i];
-    require(less_equal(0, room), str(op.node().op_type, ": the window is larger than the padded input"));
-    if (!ceil) {
-      w.out.push_back(floor_div(room, stride) + 1);
+    if (!ceil) {  // a window larger than the padded input fits nowhere
+      w.out.push_back(max(floor_div(room, stride) + 1, 0));
       w.reduced_high.push_back(w.high[i]);
       continue;
     }
     const Dim steps = ceil_div(room, stride);
     const Dim dropped = less_equal(w.input[i] + w.low[i], steps * stride);
-    w.out.push_back(steps + 1 - dropped);
+    w.out.push_back(max(steps + 1 - dropped, 0));
     w.reduced_high.push_back(max((w.out[i] - 1) * stride + w.reach(i) - w.input[i] - w.low[i], 0));
   }
   return w;

@@ -1,4 +1,5 @@
 // Where the greatest elements of windows are (MaxPool's second output), and MaxUnpool, which puts elements back there.
+#include "ir/composites/composites.h"
 #include "ops/pool.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -100,7 +101,8 @@ void max_unpool(OpContext& op) {
   scatter.scatter_dims_to_operand_dims = {0};
   scatter.index_vector_dim = 1;
   const Value zeros = b.splat(b.dtype(x), 0, {product(shape)});
-  const Value put = b.scatter(zeros, b.reshape(op.input(1), flat), b.reshape(x, {flat[0]}), std::move(scatter));
+  const Value at = ir::checked_indices(b, op.input(1), {product(shape)}, false, "MaxUnpool: position");
+  const Value put = b.scatter(zeros, b.reshape(at, flat), b.reshape(x, {flat[0]}), std::move(scatter));
   Value y = b.reshape(put, shape);
   if (op.has_input(2)) {
     const Dims wanted = op.require_dims(2);

@@ -103,6 +103,9 @@ void run(OpContext& op, const Recurrence& recurrence, ir::RnnAttributes common) 
     if (i == 0 || !op.has_input(i)) return b.splat(op.dtype(0), 0, {batch, hidden});
     return direction_of(b, op.input(i), d, batch_first ? 1 : 0);
   };
+  Value lengths;
+  if (op.has_input(4))
+    lengths = ir::checked_indices(b, op.input(4), {b.shape(x)[0] + 1}, false, op.node().op_type + ": sequence length");
   std::vector<Value> ys, hs, cs;
   for (size_t d = 0; d < directions; ++d) {
     ir::RnnOperands operands;
@@ -110,7 +113,7 @@ void run(OpContext& op, const Recurrence& recurrence, ir::RnnAttributes common) 
     operands.w = direction_of(b, op.input(1), d, 0);
     operands.r = direction_of(b, op.input(2), d, 0);
     if (op.has_input(3)) operands.bias = direction_of(b, op.input(3), d, 0);
-    if (op.has_input(4)) operands.lengths = op.input(4);
+    operands.lengths = lengths;
     operands.h0 = initial(5, d);
     if (recurrence.kind == Kind::lstm) operands.c0 = initial(recurrence.initial_c, d);
     if (recurrence.peepholes != 0 && op.has_input(recurrence.peepholes))

@@ -15,11 +15,11 @@ Value rows_for(OpContext& op, size_t cache, size_t positions, Dim length) {
   const Value table = op.input(cache);
   if (!op.has_input(positions)) return table;
   op.check(b.rank(table) == 2, "a cache with position_ids must have rank 2, has ", b.rank(table));
-  if (op.rank(positions) == 2) return take_rows(b, table, op.input(positions));
+  if (op.rank(positions) == 2) return take_checked_rows(b, table, op.input(positions));
   // One element: the first position.
   const Value first = b.reshape(op.input(positions), {});
   const Dims shape{1, length};
-  return take_rows(b, table, b.add(b.iota(b.dtype(first), shape, 1), b.broadcast_in_dim(first, shape, {})));
+  return take_checked_rows(b, table, b.add(b.iota(b.dtype(first), shape, 1), b.broadcast_in_dim(first, shape, {})));
 }
 
 void rotary(OpContext& op, size_t positions, size_t cos, size_t sin) {

@@ -266,7 +266,7 @@ struct RnnAttributes : Attributes {
   bool reverse = false;
   std::vector<Activation> activations;                               // lstm: f, g, h; gru: f, g; rnn: f
   std::vector<double> alpha, beta;                                   // one for each activation
-  double clip = 0;                                                   // 0: none
+  double clip = 0;  // 0: none; bounds what the gates' activations get, not the memory of an LSTM
   bool input_forget = false;                                         // lstm: f = 1 - i
   bool linear_before_reset = false;                                  // gru
   bool has_bias = false, has_lengths = false, has_peephole = false;  // set by rnn()

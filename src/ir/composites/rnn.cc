@@ -129,7 +129,9 @@ class Sequence {
 
  private:
   double act(size_t which, double x) const {
-    if (rnn_.clip > 0) x = std::clamp(x, -rnn_.clip, rnn_.clip);
+    return unclipped(which, rnn_.clip > 0 ? std::clamp(x, -rnn_.clip, rnn_.clip) : x);
+  }
+  double unclipped(size_t which, double x) const {
     return activate(rnn_.activations[which], rnn_.alpha[which], rnn_.beta[which], x);
   }
   double input(int64_t gate, int64_t j) const {
@@ -155,7 +157,7 @@ class Sequence {
       const double f = rnn_.input_forget ? 1 - i : act(0, input(2, j) + recurrent(2, j, h_) + peephole(2, j, c));
       c_[j] = f * c + i * act(1, input(3, j) + recurrent(3, j, h_));
       const double o = act(0, input(1, j) + recurrent(1, j, h_) + peephole(1, j, c_[j]));
-      next[j] = o * act(2, c_[j]);
+      next[j] = o * unclipped(2, c_[j]);
     }
   }
   void step_gru(std::vector<double>& next) {

@@ -4,10 +4,10 @@ namespace transmuter::ir {
 
 using Activation = RnnAttributes::Activation;
 
-Value RnnCell::activate(size_t which, Value x) {
+Value RnnCell::activate(size_t which, Value x, bool clipped) {
   const auto number = [&](double value) { return b.like(x, value); };
   const double alpha = rnn.alpha[which], beta = rnn.beta[which];
-  if (rnn.clip > 0) x = b.clamp(b.scalar(dtype, -rnn.clip), x, b.scalar(dtype, rnn.clip));
+  if (clipped && rnn.clip > 0) x = b.clamp(b.scalar(dtype, -rnn.clip), x, b.scalar(dtype, rnn.clip));
   const auto linear = [&] { return b.add(b.multiply(x, number(alpha)), number(beta)); };
   const auto where_negative = [&](Value negative, Value otherwise) {
     return b.select(b.compare(x, number(0), CompareDirection::lt), negative, otherwise);
@@ -58,7 +58,7 @@ std::pair<Value, Value> RnnCell::step_lstm(Value input, Value h, Value c) {
   const Value f = rnn.input_forget ? b.subtract(b.like(i, 1), i) : activate(0, peep(gate(gates, 2), c, 2));
   const Value next_c = b.add(b.multiply(f, c), b.multiply(i, activate(1, gate(gates, 3))));
   const Value o = activate(0, peep(gate(gates, 1), next_c, 1));
-  return {b.multiply(o, activate(2, next_c)), next_c};
+  return {b.multiply(o, activate(2, next_c, false)), next_c};
 }
 
 Value RnnCell::step_gru(Value input, Value h) {

@@ -20,7 +20,7 @@ struct RnnCell {
   std::pair<Value, Value> step(Value input, Value h, Value c);
 
  private:
-  Value activate(size_t which, Value x);
+  Value activate(size_t which, Value x, bool clipped = true);
   Value gate(Value gates, int64_t index) { return b.slice_axis(gates, 1, hidden * index, hidden * (index + 1)); }
   Value recurrent(Value h, int64_t first_gate, int64_t end_gate);
   Value peep(Value x, Value c, int64_t index);
