@@ -83,6 +83,8 @@ class Program {
   const Type& type(Value value) const { return types_[static_cast<size_t>(value.id)]; }
   int32_t value_count() const { return static_cast<int32_t>(types_.size()); }
   const std::vector<std::string>& locations() const { return locations_; }  // ONNX node labels
+  // For the one who owns this copy and has laid the weight out elsewhere: its bytes are not held any longer.
+  void forget_weight(size_t parameter) { parameters_[parameter].weight = {}; }
 
  private:
   friend class Builder;

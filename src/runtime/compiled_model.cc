@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "base/strings.h"
+#include "ir/evaluate.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
+#include "ir/passes/split_weights.h"
 #include "ir/primitive.h"
 #include "ir/print.h"
 #include "runtime/execute.h"
@@ -120,7 +122,11 @@ std::unique_ptr<Executable> CompiledModel::Impl::compile(const ir::Program& prog
   ir::Program ready = options.passes ? ir::run_passes(program, ir::standard_passes()) : program;
   ready = ir::inline_composites(
       ready, [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); });
-  if (options.passes) ready = ir::run_passes(ready, ir::standard_passes());
+  if (options.passes) {
+    ready = ir::run_passes(ready, ir::standard_passes());
+    const ir::SplitProgram split = ir::split_weights(ready);
+    if (!split.prepared.empty()) ready = ir::with_prepared(split, ir::evaluate(split.prepare, {}, nullptr));
+  }
   return backend->compile(ready, backend_options);
 }
 

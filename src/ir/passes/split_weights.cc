@@ -15,12 +15,17 @@ bool all_constant(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
 }
 
+bool is_view(const Primitive& p) {
+  return &p == &prim::transpose || &p == &prim::reshape || &p == &prim::broadcast_in_dim || &p == &prim::slice;
+}
+
 class Splitter {
  public:
   explicit Splitter(const Program& program) : program_(program), facts_(static_cast<size_t>(program.value_count())) {
     for (const Parameter& parameter : program.parameters())
       if (parameter.kind == Parameter::Kind::weight && !parameter.trainable)
-        fact(parameter.value) = {.known = true, .fits = true, .is_root = true, .roots = {parameter.value.id}};
+        fact(parameter.value) = {
+            .known = true, .fits = true, .is_root = true, .view = true, .roots = {parameter.value.id}};
     for (const Op& op : program.ops()) learn(op);
   }
 
@@ -40,6 +45,7 @@ class Splitter {
     bool known = false;    // depends on weights and constants alone
     bool fits = false;     // and is not larger than the weights it is made of
     bool is_root = false;  // a weight, or a constant: never worth preparing by itself
+    bool view = false;     // the bytes of a root in another order or under another shape: backends read those in place
     std::vector<int32_t> roots;
   };
   Fact& fact(Value value) { return facts_[static_cast<size_t>(value.id)]; }
@@ -69,7 +75,9 @@ class Splitter {
     for (int32_t root : roots) from += bytes({root});
     for (Value result : op.results) {
       bool fits = bytes(result) <= std::max(from, kFoldLimit);
-      fact(result) = {.known = true, .fits = fits, .is_root = op.primitive == &prim::constant, .roots = roots};
+      const bool root = op.primitive == &prim::constant;
+      const bool view = root || (is_view(*op.primitive) && fact(op.operands[0]).view);
+      fact(result) = {.known = true, .fits = fits, .is_root = root, .view = view, .roots = roots};
     }
   }
 
@@ -86,7 +94,7 @@ class Splitter {
       bool before = runs_before(op);
       if (before && wanted.empty()) continue;
       if (before && std::all_of(wanted.begin(), wanted.end(),
-                                [&](Value v) { return fact(v).fits && !fact(v).is_root && !fact(v).roots.empty(); })) {
+                                [&](Value v) { return fact(v).fits && !fact(v).view && !fact(v).roots.empty(); })) {
         chosen_.insert(chosen_.end(), wanted.begin(), wanted.end());
         continue;
       }

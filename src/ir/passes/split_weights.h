@@ -1,7 +1,7 @@
 // What depends on weights alone is done once a model: a *prepare* program makes those values, the *main* program takes
 // them as weights. Trainable weights never enter prepare, and prepare never grows bytes: a value larger than kFoldLimit
 // and than the weights that it is made of (a widening cast, a dequantization, an Expand) stays in main, and so does
-// what it is made from, up to the last value that fits.
+// what it is made from, up to the last value that fits. A mere view of a weight (transposed, reshaped) stays, too.
 #pragma once
 
 #include <vector>

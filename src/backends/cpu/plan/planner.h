@@ -79,6 +79,7 @@ std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // st
 std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
 std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);  // steps/attention_step.cc
+std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // steps/pool_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
 std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);  // steps/plain_step.cc

@@ -45,8 +45,13 @@ void CpuExecutable::keep_weights() {
     }
   }
   for (ir::Value v : program_.results()) read[static_cast<size_t>(v.id)] = true;
-  for (const ir::Parameter& p : program_.parameters()) {
-    if (p.kind != ir::Parameter::Kind::weight || !read[static_cast<size_t>(p.value.id)]) continue;
+  for (size_t i = 0; i < program_.parameters().size(); ++i) {
+    const ir::Parameter& p = program_.parameters()[i];
+    if (p.kind != ir::Parameter::Kind::weight) continue;
+    if (!read[static_cast<size_t>(p.value.id)]) {
+      program_.forget_weight(i);
+      continue;
+    }
     if (p.weight.is_aligned() || !aligned[static_cast<size_t>(p.value.id)]) {
       weights_.emplace_back(p.value, std::make_shared<const Tensor>(p.weight));
       continue;

@@ -1,9 +1,12 @@
 // Convolution of f32 images, channels first, up to three spatial axes, with bias, residual and activation on the tile.
 #include "backends/cpu/kernels/conv.h"
 
+#include <cstring>
+
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/copy.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -37,7 +40,8 @@ class ConvStep : public Step {
     if (!planes_dense(bind.view(op_.operands[0]))) bind.dense(op_.operands[0]);
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
     bind.untouch();
-    const View x = bind.view(op_.operands[0]), filters = bind.view(op_.operands[1]);
+    const View x = dilated(bind);
+    const View filters = bind.view(op_.operands[1]);
     const View bias = e_.bias ? bind.view(e_.bias) : View{};
     const View residual = e_.residual ? bind.view(e_.residual) : View{};
     const View y = bind.allocate(e_.result);
@@ -72,6 +76,30 @@ class ConvStep : public Step {
   }
 
  private:
+  // The input with zeros between its elements, where the convolution asks for it (a transposed convolution does).
+  View dilated(Binder& bind) const {
+    const auto& dilation = op_.as<ir::ConvolutionAttributes>().lhs_dilation;
+    const View x = bind.view(op_.operands[0]);
+    Extents shape = x.shape;
+    for (size_t i = 0; i < dilation.size(); ++i) {
+      if (shape[i + 2] > 0) shape[i + 2] = (shape[i + 2] - 1) * dilation[i] + 1;
+    }
+    if (product(shape) == x.size()) return x;
+    bind.untouch();
+    const int64_t bytes = product(shape) * static_cast<int64_t>(sizeof(float));
+    const View spread = dense_view(bind.scratch(bytes), DType::f32, shape);
+    bind.launch("zero", 0,
+                [=](const RunContext& run) { std::memset(run.at<void>(spread), 0, static_cast<size_t>(bytes)); });
+    View elements = spread;
+    elements.shape = x.shape;
+    for (size_t i = 0; i < dilation.size(); ++i) elements.strides[i + 2] *= dilation[i];
+    bind.touch_again(x.buffer);
+    bind.touch_again(spread.buffer);
+    launch_copy(bind, x, elements);
+    bind.touch_again(spread.buffer);
+    return spread;
+  }
+
   ConvArgs arguments(Binder& bind, const View& x, const View& filters, const View& y, const View& residual) const {
     const auto& c = op_.as<ir::ConvolutionAttributes>();
     const std::vector<int64_t> low = bind.values(c.pad_low);
@@ -124,9 +152,6 @@ bool plan_convolution_fused(Planner& planner, const ir::Op& op) {
   if (x.dtype != DType::f32 || filters.dtype != DType::f32 || c.dtype != DType::f32) reason = "computes f32";
   if (x.rank() > 5 || x.rank() < 3) reason = "one to three spatial axes";
   if (c.batch_groups != 1) reason = "batch groups";
-  for (int64_t d : c.lhs_dilation) {
-    if (d != 1) reason = "a dilated input";
-  }
   if (!reason.empty()) {
     planner.refuse(op, "conv", reason);
     return false;

@@ -1,0 +1,85 @@
+// Windows over up to three spatial axes: the largest element, or the sum.
+#include "backends/cpu/kernels/conv.h"
+#include "backends/cpu/plan/planner.h"
+#include "ir/primitives/attributes.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+namespace {
+
+class PoolStep : public Step {
+ public:
+  explicit PoolStep(const ir::Op& op) : op_(op) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+  void bind(Binder& bind) const override {
+    const auto& w = op_.as<ir::ReduceWindowAttributes>();
+    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low),
+                               high = bind.values(w.pad_high);
+    const View x = bind.dense(op_.operands[0]);
+    const View y = bind.allocate(op_.results[0]);
+    if (y.size() == 0) return bind.untouch();
+    PoolArgs args;
+    const size_t rank = static_cast<size_t>(x.rank());
+    for (size_t i = 2; i < rank; ++i) {
+      const size_t t = i + 3 - rank;
+      args.windows.in[t] = x.shape[i];
+      args.windows.out[t] = y.shape[i];
+      args.windows.kernel[t] = window[i];
+      args.windows.stride[t] = w.strides[i];
+      args.windows.dilation[t] = w.window_dilation[i];
+      args.windows.pad[t] = low[i];
+      args.pad_end[t] = high[i];
+    }
+    args.planes = x.dim(0) * x.dim(1);
+    const bool sum = w.kind == ir::ReduceKind::add;
+    // Every window lies inside the padded image, so that the average over it is the sum by the number of taps.
+    args.pooling = sum ? Pooling::average_with_pad : Pooling::max;
+    const float taps = static_cast<float>(args.windows.taps());
+    const int64_t count = y.size();
+    const int32_t scratch = bind.scratch(static_cast<int64_t>(pool_scratch_bytes(args, bind.threads())));
+    bind.launch("pool", static_cast<double>(count) * taps, [=](const RunContext& run) {
+      PoolArgs a = args;
+      a.x = run.at(x);
+      a.y = run.at(y);
+      pool_windows(a, run.scratch(scratch), run.pool);
+      if (!sum) return;
+      run.pool.parallel_for(count, 65536, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) a.y[i] *= taps;
+      });
+    });
+  }
+
+ private:
+  const ir::Op& op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op) {
+  if (op.primitive != &ir::prim::reduce_window) return nullptr;
+  const auto& w = op.as<ir::ReduceWindowAttributes>();
+  const ir::Type& x = planner.type(op.operands[0]);
+  const char* reason = nullptr;
+  if (x.dtype != DType::f32) reason = "computes f32";
+  if (w.kind != ir::ReduceKind::max && w.kind != ir::ReduceKind::add)
+    reason = "neither the largest element nor the sum";
+  if (x.rank() < 3 || x.rank() > 5) reason = "one to three spatial axes";
+  for (size_t i = 0; !reason && i < w.window.size(); ++i) {
+    if (w.base_dilation[i] != 1) reason = "a dilated input";
+    const bool image = i < 2;
+    if (image && (!provably_eq(w.window[i], 1) || w.strides[i] != 1 || !provably_eq(w.pad_low[i], 0) ||
+                  !provably_eq(w.pad_high[i], 0))) {
+      reason = "windows over images or channels";
+    }
+  }
+  if (reason) {
+    planner.refuse(op, "pool", reason);
+    return nullptr;
+  }
+  return std::make_unique<PoolStep>(op);
+}
+
+}  // namespace transmuter::cpu
