@@ -73,6 +73,19 @@ Value add_channels(Builder& b, Value x, Value bias) {
   return b.add(x, b.broadcast_in_dim(bias, b.shape(x), {1}));
 }
 
+Value channels_second(Builder& b, Value x) {
+  std::vector<int64_t> order{0, b.rank(x) - 1};
+  for (int64_t i = 1; i < b.rank(x) - 1; ++i) order.push_back(i);
+  return b.transpose(x, order);
+}
+
+Value channels_last(Builder& b, Value x) {
+  std::vector<int64_t> order{0};
+  for (int64_t i = 2; i < b.rank(x); ++i) order.push_back(i);
+  order.push_back(1);
+  return b.transpose(x, order);
+}
+
 namespace {
 
 void conv(OpContext& op) {

@@ -11,4 +11,8 @@ ir::Value convolve(OpContext& op, ir::Value x, ir::Value kernel, DType result, i
 // bias [c] added along axis 1.
 ir::Value add_channels(ir::Builder& build, ir::Value x, ir::Value bias);
 
+// Channels moved from the last axis to the second, and back.
+ir::Value channels_second(ir::Builder& build, ir::Value x);
+ir::Value channels_last(ir::Builder& build, ir::Value x);
+
 }  // namespace transmuter::ops

@@ -129,15 +129,22 @@ void qlinear_matmul(OpContext& op) {
 }
 
 // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (int32, of scale x_scale * w_scale).
-void qlinear_conv(OpContext& op) {
+void qlinear_conv(OpContext& op, bool last) {
   Builder& b = op.build();
-  Value y = integer_convolve(op, op.input(0), zero_point_of(op, 2), op.input(3), zero_point_of(op, 5));
+  const Value x = last ? channels_second(b, op.input(0)) : op.input(0);
+  Value y = integer_convolve(op, x, zero_point_of(op, 2), op.input(3), zero_point_of(op, 5));
   if (op.has_input(8)) y = add_channels(b, y, op.input(8));
   const Value product = multiply(b, scale_of(op, 1), scale_of(op, 4));
   const Value factor = b.divide(product, b.broadcast_to(scale_of(op, 6), b.shape(product)));
   const std::vector<int64_t> axes = b.rank(factor) == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{1};
-  op.output(0, requantize(b, y, b.broadcast_in_dim(factor, b.shape(y), axes), b.reshape(op.input(7), {})));
+  y = requantize(b, y, b.broadcast_in_dim(factor, b.shape(y), axes), b.reshape(op.input(7), {}));
+  op.output(0, last ? channels_last(b, y) : y);
 }
+
+void qlinear_conv_first(OpContext& op) { qlinear_conv(op, false); }
+
+// com.microsoft's takes images with the channels last too; the weight stays as it is.
+void qlinear_conv_either(OpContext& op) { qlinear_conv(op, op.attribute_int("channels_last", 0) != 0); }
 
 }  // namespace
 
@@ -145,7 +152,8 @@ void register_integer_product(Registry& r) {
   r.add("MatMulInteger", {10}, matmul_integer);
   r.add("ConvInteger", {10}, conv_integer);
   r.add("QLinearMatMul", {10, 21}, qlinear_matmul);
-  r.add("QLinearConv", {10}, qlinear_conv);
+  r.add("QLinearConv", {10}, qlinear_conv_first);
+  r.add("QLinearConv", {1}, qlinear_conv_either, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

@@ -33,14 +33,19 @@ Value unpack_bits(OpContext& op, size_t i, int64_t bits, Dims shape) {
     view.type = {packed_dtype(bits), shape};
     return op.value_of(view);
   }
-  const Value bytes = b.reshape(op.input(i), {product(op.shape(i)), 1});
+  return unpack_bytes(b, op.input(i), bits, shape);
+}
+
+Value unpack_bytes(Builder& b, Value bytes, int64_t bits, Dims shape) {
+  if (bits == 8) return b.reshape(bytes, shape);
+  bytes = b.reshape(bytes, {product(b.shape(bytes)), 1});
   const auto word = [&](int64_t value) { return b.broadcast_to(b.integer(DType::u8, value), b.shape(bytes)); };
   std::vector<Value> parts;
   for (int64_t at = 0; at < 8; at += bits) {
     const Value shifted = at == 0 ? bytes : b.shift_right_logical(bytes, word(at));
     parts.push_back(b.logical_and(shifted, word((1 << bits) - 1)));
   }
-  return b.reshape(b.concatenate(std::move(parts), 1), shape);
+  return b.reshape(b.concatenate(std::move(parts), 1), std::move(shape));
 }
 
 namespace {
