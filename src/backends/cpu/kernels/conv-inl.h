@@ -80,51 +80,107 @@ HWY_INLINE VF loaded(VF v) {
   return v;
 }
 
-// Each vector of the input serves all the output rows whose windows it is in.
-template <int kKernel, int kRows>
-HWY_INLINE void window_rows(const float* HWY_RESTRICT in, int64_t pitch, const float* HWY_RESTRICT weights, int64_t n,
-                            float* HWY_RESTRICT out, int64_t out_pitch) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#define TM_CONV_MASKS 1
+using MF = hn::Mask<F32>;
+
+// The lanes whose index `first + lane` is in [0, n).
+HWY_INLINE MF inside(int64_t first, int64_t n) {
   const F32 d;
+  const auto clamp = [](int64_t x) { return static_cast<size_t>(x < 0 ? 0 : x > kLanes ? kLanes : x); };
+  return hn::AndNot(hn::FirstN(d, clamp(-first)), hn::FirstN(d, clamp(n - first)));
+}
+
+// The vectors of one input row that the taps of a row of windows read, kStride apart.
+template <int kKernel, int kStride>
+struct Taps {
+  static constexpr int kLoads = kStride == 1 ? kKernel : (kKernel + 1) / 2 * 2;
+  MF masks[kLoads];
+
+  HWY_INLINE void aim(int64_t first, int64_t width) {
+    TM_UNROLL
+    for (int i = 0; i < kLoads; ++i) masks[i] = inside(first + at(i), width);
+  }
+  HWY_INLINE void load(const float* row, VF* taps) const {
+    const F32 d;
+    if constexpr (kStride == 1) {
+      TM_UNROLL
+      for (int i = 0; i < kLoads; ++i) taps[i] = loaded(hn::MaskedLoad(masks[i], d, row + at(i)));
+    } else {
+      TM_UNROLL
+      for (int i = 0; i < kLoads; i += 2) {
+        const VF low = hn::MaskedLoad(masks[i], d, row + at(i)), high = hn::MaskedLoad(masks[i + 1], d, row + at(i + 1));
+        taps[i] = loaded(hn::ConcatEven(d, high, low));
+        if (i + 1 < kKernel) taps[i + 1] = loaded(hn::ConcatOdd(d, high, low));
+      }
+    }
+  }
+  static constexpr int64_t at(int i) { return kStride == 1 ? i : i / 2 * 2 + i % 2 * kLanes; }
+};
+
+// Each vector of the input serves all the output rows whose windows it is in.
+template <int kKernel, int kStride, int kRows>
+HWY_INLINE void depthwise_rows(const DepthwisePlane& p, int64_t y) {
+  const F32 d;
+  constexpr int kInRows = (kRows - 1) * kStride + kKernel;
   VF w[kKernel * kKernel];
   TM_UNROLL
-  for (int t = 0; t < kKernel * kKernel; ++t) w[t] = hn::Set(d, weights[t]);
-  for (int64_t x = 0; x < n; x += kLanes) {
+  for (int t = 0; t < kKernel * kKernel; ++t) w[t] = hn::Set(d, p.weights[t]);
+  const float* rows[kInRows];
+  for (int i = 0; i < kInRows; ++i) {
+    const int64_t in_y = y * kStride - p.pad_top + i;
+    rows[i] = in_y < 0 || in_y >= p.in_height ? p.zeros : p.in + in_y * p.in_width;
+  }
+  const VF bias = hn::Set(d, p.bias), low = hn::Set(d, p.low), high = hn::Set(d, p.high);
+  Taps<kKernel, kStride> taps;
+  for (int64_t x = 0; x < p.out_width; x += kLanes) {
+    const int64_t first = x * kStride - p.pad_left;
+    taps.aim(first, p.in_width);
     VF sum[kRows];
     TM_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
+    for (int r = 0; r < kRows; ++r) sum[r] = bias;
     TM_UNROLL
-    for (int i = 0; i < kRows + kKernel - 1; ++i) {
+    for (int i = 0; i < kInRows; ++i) {
+      VF values[Taps<kKernel, kStride>::kLoads];
+      taps.load(rows[i] + first, values);
       TM_UNROLL
       for (int j = 0; j < kKernel; ++j) {
-        const VF value = loaded(hn::LoadU(d, in + i * pitch + x + j));
         TM_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          if (i >= r && i - r < kKernel) sum[r] = hn::MulAdd(value, w[(i - r) * kKernel + j], sum[r]);
+          const int k = i - r * kStride;
+          if (k >= 0 && k < kKernel) sum[r] = hn::MulAdd(values[j], w[k * kKernel + j], sum[r]);
         }
       }
     }
+    const bool whole = x + kLanes <= p.out_width;
+    const MF tail = inside(0, p.out_width - x);
     TM_UNROLL
-    for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r], d, out + r * out_pitch + x);
+    for (int r = 0; r < kRows; ++r) {
+      VF v = hn::IfThenElse(hn::Lt(sum[r], low), low, sum[r]);
+      v = hn::IfThenElse(hn::Gt(v, high), high, v);
+      float* out = p.out + (y + r) * p.out_width + x;
+      if (whole) {
+        hn::StoreU(v, d, out);
+      } else {
+        hn::BlendedStore(v, tail, d, out);
+      }
+    }
   }
 }
 
-template <int kKernel>
-HWY_INLINE void window(const float* in, int64_t pitch, const float* weights, int64_t rows, int64_t n, float* out,
-                       int64_t out_pitch) {
+template <int kKernel, int kStride>
+void depthwise_plane(const DepthwisePlane& p) {
   int64_t y = 0;
-  for (; y + 4 <= rows; y += 4) window_rows<kKernel, 4>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
-  for (; y + 2 <= rows; y += 2) window_rows<kKernel, 2>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
-  for (; y < rows; ++y) window_rows<kKernel, 1>(in + y * pitch, pitch, weights, n, out + y * out_pitch, out_pitch);
+  for (; y + 4 <= p.out_height; y += 4) depthwise_rows<kKernel, kStride, 4>(p, y);
+  for (; y + 2 <= p.out_height; y += 2) depthwise_rows<kKernel, kStride, 2>(p, y);
+  for (; y < p.out_height; ++y) depthwise_rows<kKernel, kStride, 1>(p, y);
 }
 
-inline void weighted_window(const float* in, int64_t pitch, const float* weights, int64_t kernel, int64_t rows,
-                            int64_t n, float* out, int64_t out_pitch) {
-  if (kernel == 3) {
-    window<3>(in, pitch, weights, rows, n, out, out_pitch);
-  } else {
-    window<5>(in, pitch, weights, rows, n, out, out_pitch);
-  }
+inline void depthwise(const DepthwisePlane& p) {
+  if (p.kernel == 3) return p.stride == 1 ? depthwise_plane<3, 1>(p) : depthwise_plane<3, 2>(p);
+  return p.stride == 1 ? depthwise_plane<5, 1>(p) : depthwise_plane<5, 2>(p);
 }
+#endif
 
 #if HWY_TARGET != HWY_SCALAR
 // out[q] = in[2 q] for n > lanes of D: vector by vector, the last one again where n is no multiple.
@@ -207,9 +263,13 @@ inline float maximum(const float* in, int64_t n) {
 
 inline const ConvOps* make_conv_ops() {
   using namespace convolution;
+#if defined(TM_CONV_MASKS)
+  constexpr auto kDepthwise = &depthwise;
+#else
+  constexpr void (*kDepthwise)(const DepthwisePlane&) = nullptr;
+#endif
   static constexpr ConvOps kOps = {.weighted_taps = &weighted_taps,
-                                   .weighted_window = &weighted_window,
-                                   .lanes = kLanes,
+                                   .depthwise = kDepthwise,
                                    .sum_taps = &sum_taps,
                                    .max_taps = &max_taps,
                                    .divide_counts = &divide_counts,
@@ -218,6 +278,7 @@ inline const ConvOps* make_conv_ops() {
                                    .maximum = &maximum};
   return &kOps;
 }
+#undef TM_CONV_MASKS
 
 }  // namespace HWY_NAMESPACE
 }  // namespace transmuter::cpu

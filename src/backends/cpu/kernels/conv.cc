@@ -145,60 +145,106 @@ struct PlaneScratch {
   int64_t offsets, plane, sums;
   explicit PlaneScratch(const Windows& w, const PaddedPlanes& planes)
       : offsets(round_up(w.taps() * 8, 64)),
-        plane(round_up((planes.plane() + PaddedPlanes::kSlack) * 4, 64)),
-        sums(round_up((std::max(planes.columns(), w.out[1] * round_up(w.out[2], 16)) + PaddedPlanes::kSlack) * 4, 64)) {}
+        plane(round_up((std::max(planes.plane(), w.in[2]) + PaddedPlanes::kSlack) * 4, 64)),
+        sums(round_up((planes.columns() + PaddedPlanes::kSlack) * 4, 64)) {}
   int64_t slot() const { return plane + sums; }
 };
+
+// Whether the loop over whole planes in place takes these windows.
+bool in_place(const Windows& w) {
+  return conv_ops().depthwise && w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.pad[0] == 0 &&
+         w.kernel[1] == w.kernel[2] && (w.kernel[1] == 3 || w.kernel[1] == 5) && w.stride[1] == w.stride[2] &&
+         w.stride[1] <= 2 && w.dilation[1] == 1 && w.dilation[2] == 1;
+}
+
+// One channel of one image: sums `from` (rows `pitch` apart) to its place, with the epilogue.
+void finish_channel(const ConvArgs& c, int64_t image, int64_t channel, int64_t z, const float* from, int64_t pitch) {
+  const Windows& w = c.windows;
+  const int64_t slice = w.out[1] * w.out[2];
+  // Without gaps the rows of an image are one long row.
+  const bool dense = pitch == w.out[2];
+  Epilogue e = c.epilogue;
+  const int64_t residual_at = image * c.residual_image + channel * e.residual_row + z * slice;
+  e.residual_row = w.out[2];
+  gemm_ops().finish({.tile = from,
+                     .tile_stride = pitch,
+                     .rows = dense ? 1 : w.out[1],
+                     .columns = dense ? slice : w.out[2],
+                     .c = c.y + image * c.y_image + channel * c.y_channel + z * slice,
+                     .c_row = w.out[2],
+                     .c_column = 1,
+                     .epilogue = &e,
+                     .column_bias = nullptr,
+                     .row_bias = e.row_bias ? e.row_bias + channel : nullptr,
+                     .row_bias_step = 0,
+                     .residual = e.residual ? e.residual + residual_at : nullptr});
+}
+
+void depthwise_in_place(const ConvArgs& c, int64_t image, int64_t channel, const float* zeros, float* sums) {
+  const Windows& w = c.windows;
+  const Epilogue& e = c.epilogue;
+  const float infinity = std::numeric_limits<float>::infinity();
+  DepthwisePlane plane{.in = c.x + image * c.x_image + channel / (c.out_channels / c.groups) * c.x_channel,
+                       .in_height = w.in[1],
+                       .in_width = w.in[2],
+                       .pad_top = w.pad[1],
+                       .pad_left = w.pad[2],
+                       .weights = c.filters + channel * w.taps(),
+                       .kernel = w.kernel[1],
+                       .stride = w.stride[1],
+                       .zeros = zeros,
+                       .out = c.y + image * c.y_image + channel * c.y_channel,
+                       .out_height = w.out[1],
+                       .out_width = w.out[2],
+                       .bias = 0,
+                       .low = -infinity,
+                       .high = infinity};
+  const bool relu = e.activation == Activation::relu, clip = e.activation == Activation::clip;
+  if (e.alpha == 1 && !e.residual && (relu || clip || e.activation == Activation::none)) {
+    if (e.row_bias) plane.bias = e.row_bias[channel];
+    if (relu) plane.low = 0;
+    if (clip) plane.low = e.first, plane.high = e.second;
+    conv_ops().depthwise(plane);
+    return;
+  }
+  plane.out = sums;
+  conv_ops().depthwise(plane);
+  finish_channel(c, image, channel, 0, sums, w.out[2]);
+}
 
 void conv_depthwise(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
   const Windows& w = c.windows;
   const PaddedPlanes planes(w);
   const PlaneScratch sizes(w, planes);
   const ConvOps& ops = conv_ops();
-  const GemmOps& gemm = gemm_ops();
   auto* offsets = reinterpret_cast<int64_t*>(scratch);
   planes.tap_offsets(0, offsets);
   Slots slots(scratch + sizes.offsets, static_cast<size_t>(sizes.slot()), slot_count(pool.threads()));
-  const int64_t multiple = c.out_channels / c.groups, slice = w.out[1] * w.out[2];
-  // Whole windows a row at a time, or tap after tap over all rows and the gaps between.
-  bool window = w.kernel[0] == 1 && w.kernel[1] == w.kernel[2] && (w.kernel[1] == 3 || w.kernel[1] == 5) &&
-                w.out[2] > ops.lanes / 2;
-  for (int axis = 1; axis < 3; ++axis) window = window && w.stride[axis] == 1 && w.dilation[axis] == 1;
-  const int64_t pitch = window ? round_up(w.out[2], 16) : planes.pitch();
-  const bool dense = pitch == w.out[2];  // then the rows of an image are one long row
+  const int64_t multiple = c.out_channels / c.groups;
+  const bool whole = in_place(w);
   const int64_t grain = std::max<int64_t>(1, kPlaneWork / planes.plane());
   pool.parallel_for(c.images * c.groups, grain, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
     auto* plane = reinterpret_cast<float*>(lease.memory());
     auto* sums = reinterpret_cast<float*>(lease.memory() + sizes.plane);
-    std::fill_n(plane + planes.plane(), PaddedPlanes::kSlack, 0.0f);
+    // A row of zeros is all that a whole plane needs of the padded one's place.
+    if (whole) {
+      std::fill_n(plane, w.in[2], 0.0f);
+    } else {
+      std::fill_n(plane + planes.plane(), PaddedPlanes::kSlack, 0.0f);
+    }
     for (int64_t i = begin; i < end; ++i) {
       const int64_t image = i / c.groups, group = i % c.groups;
-      planes.copy(c.x + image * c.x_image + group * c.x_channel, 0, plane);
+      if (!whole) planes.copy(c.x + image * c.x_image + group * c.x_channel, 0, plane);
       for (int64_t channel = group * multiple; channel < (group + 1) * multiple; ++channel) {
+        if (whole) {
+          depthwise_in_place(c, image, channel, plane, sums);
+          continue;
+        }
         for (int64_t z = 0; z < w.out[0]; ++z) {
-          const float* from = plane + z * planes.depth_step();
-          const float* filter = c.filters + channel * w.taps();
-          if (window) {
-            ops.weighted_window(from, planes.pitch(), filter, w.kernel[1], w.out[1], w.out[2], sums, pitch);
-          } else {
-            ops.weighted_taps(from, offsets, filter, w.taps(), planes.columns(), sums);
-          }
-          Epilogue e = c.epilogue;
-          e.residual_row = w.out[2];
-          const int64_t at = channel * c.epilogue.residual_row + image * c.residual_image + z * slice;
-          gemm.finish({.tile = sums,
-                       .tile_stride = pitch,
-                       .rows = dense ? 1 : w.out[1],
-                       .columns = dense ? slice : w.out[2],
-                       .c = c.y + image * c.y_image + channel * c.y_channel + z * slice,
-                       .c_row = w.out[2],
-                       .c_column = 1,
-                       .epilogue = &e,
-                       .column_bias = nullptr,
-                       .row_bias = e.row_bias ? e.row_bias + channel : nullptr,
-                       .row_bias_step = 0,
-                       .residual = e.residual ? e.residual + at : nullptr});
+          ops.weighted_taps(plane + z * planes.depth_step(), offsets, c.filters + channel * w.taps(), w.taps(),
+                            planes.columns(), sums);
+          finish_channel(c, image, channel, z, sums, planes.pitch());
         }
       }
     }
