@@ -305,8 +305,8 @@ struct QuantizeAttributes : Attributes {
     v.integer("has_zero_point", has_zero_point);
   }
 };
-// saturate(round_half_even(x / scale) + zero_point) for integer dtypes; a saturating cast of x / scale for eight-bit
-// floats. zero_point may be absent (invalid Value).
+// saturate(round_half_even(x / scale) + zero_point) for integer dtypes, NaN to the least value; a saturating cast of
+// x / scale for eight-bit floats. zero_point may be absent (invalid Value).
 Value quantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes);
 // (x - zero_point) * scale, the difference of integers in i32.
 Value dequantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes);

@@ -85,7 +85,10 @@ std::vector<Value> decompose_quantize(Builder& build, std::span<const Value> ope
   const bool is_signed = is_signed_integer(quantize.dtype);
   const double values = static_cast<double>(int64_t{1} << width);
   const double low = is_signed ? -values / 2 : 0;
-  y = build.clamp(build.scalar(dtype, low), y, build.scalar(dtype, low + values - 1));
+  // NaN gives the least value, as the runtimes have it.
+  const Value least = build.like(y, low);
+  const Value bounded = build.minimum(y, build.like(y, low + values - 1));
+  y = build.select(build.compare(y, least, CompareDirection::ge), bounded, least);
   return {build.convert(y, quantize.dtype)};
 }
 
