@@ -39,8 +39,8 @@ double best_of(const Fn& fn, bool wall, int rounds = 7, double least = 0.003) {
 double fma_peak();
 
 struct Aligned {
-  explicit Aligned(size_t bytes) : data(::operator new(bytes + 64, std::align_val_t{64})) {}
-  ~Aligned() { ::operator delete(data, std::align_val_t{64}); }
+  explicit Aligned(size_t bytes) : data(::operator new (bytes + 64, std::align_val_t{64})) {}
+  ~Aligned() { ::operator delete (data, std::align_val_t{64}); }
   Aligned(const Aligned&) = delete;
   Aligned& operator=(const Aligned&) = delete;
   float* floats() const { return static_cast<float*>(data); }

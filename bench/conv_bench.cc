@@ -1,4 +1,5 @@
-// conv against this core's multiply-add peak, and against oneDNN (which may choose its own layouts) where CMake found it.
+// conv against this core's multiply-add peak, and against oneDNN (which may choose its own layouts) where CMake found
+// it.
 //   conv_bench [--threads N] [--wall] [name-filter]
 #include <algorithm>
 #include <cstdio>
@@ -114,9 +115,16 @@ int run(int argc, char** argv) {
               wall ? "wall" : "CPU", fma_peak() * 1e-9);
   for (const auto& w : read_shapes(SHAPES_DIR "/conv.txt")) {
     if (w.size() < 8 || w[0].find(filter) == std::string::npos) continue;
-    const Shape s{w[0],           std::stoll(w[1]), std::stoll(w[2]), std::stoll(w[3]),
-                  std::stoll(w[4]), std::stoll(w[5]), std::stoll(w[6]), std::stoll(w[7])};
-    const double work = 2.0 * static_cast<double>(s.out_size() * s.out_size() * s.out * s.in / s.groups * s.kernel * s.kernel);
+    const Shape s{w[0],
+                  std::stoll(w[1]),
+                  std::stoll(w[2]),
+                  std::stoll(w[3]),
+                  std::stoll(w[4]),
+                  std::stoll(w[5]),
+                  std::stoll(w[6]),
+                  std::stoll(w[7])};
+    const double work =
+        2.0 * static_cast<double>(s.out_size() * s.out_size() * s.out * s.in / s.groups * s.kernel * s.kernel);
     const double peak = fma_peak() * threads, time = ours(s, threads, wall);
     std::printf("%-24s %9.1f us %7.1f GF/s %5.1f %%", s.name.c_str(), time * 1e6, work / time * 1e-9,
                 100 * work / time / peak);

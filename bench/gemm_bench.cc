@@ -32,7 +32,8 @@ double ours(const Shape& s, int threads, bool wall) {
   fill(a.floats(), a_size);
   fill(b.floats(), b_size);
   ThreadPool pool(threads);
-  cpu::GemmArgs g{.m = s.m, .n = s.n, .k = s.k, .a = a.floats(), .a_row = s.k, .b = b.floats(), .c = c.floats(), .c_row = s.n};
+  cpu::GemmArgs g{
+      .m = s.m, .n = s.n, .k = s.k, .a = a.floats(), .a_row = s.k, .b = b.floats(), .c = c.floats(), .c_row = s.n};
   g.b_row = s.b_transposed ? 1 : s.n;
   g.b_column = s.b_transposed ? s.k : 1;
   g.batch_rank = 1;
@@ -99,8 +100,13 @@ int run(int argc, char** argv) {
               wall ? "wall" : "CPU", fma_peak() * 1e-9);
   for (const auto& words : read_shapes(SHAPES_DIR "/gemm.txt")) {
     if (words.size() < 6 || words[0].find(filter) == std::string::npos) continue;
-    const Shape s{words[0], std::stoll(words[1]), std::stoll(words[2]), std::stoll(words[3]), std::stoll(words[4]),
-                  words[5] == "packed", words.size() > 6 && words[6] == "nt"};
+    const Shape s{words[0],
+                  std::stoll(words[1]),
+                  std::stoll(words[2]),
+                  std::stoll(words[3]),
+                  std::stoll(words[4]),
+                  words[5] == "packed",
+                  words.size() > 6 && words[6] == "nt"};
     const double work = 2.0 * static_cast<double>(s.m * s.n * s.k * s.batch);
     const double peak = fma_peak() * threads, time = ours(s, threads, wall);
     std::printf("%-24s %5ld %5ld %5ld %3ld  %9.1f us %7.1f GF/s %5.1f %%", s.name.c_str(), s.m, s.n, s.k, s.batch,

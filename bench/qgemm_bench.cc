@@ -34,7 +34,8 @@ double f32(int64_t m, int64_t n, int64_t k) {
   fill(b.floats(), cpu::packed_b_bytes(k, n) / 4);
   ThreadPool pool(1);
   cpu::GemmArgs g;
-  g.m = m, g.n = n, g.k = k, g.a = a.floats(), g.a_row = k, g.b = b.data, g.b_packed = true, g.c = c.floats(), g.c_row = n;
+  g.m = m, g.n = n, g.k = k, g.a = a.floats(), g.a_row = k, g.b = b.data, g.b_packed = true, g.c = c.floats(),
+  g.c_row = n;
   const Aligned scratch(cpu::gemm_scratch_bytes(g, 1));
   return best_of([&] { cpu::gemm(g, scratch.data, pool); }, false);
 }
@@ -51,8 +52,8 @@ int main(int argc, char** argv) {
     const int64_t m = std::stoll(w[1]), n = std::stoll(w[2]), k = std::stoll(w[3]);
     const double work = 2e-9 * static_cast<double>(m * n * k);
     const double q = bench::quantized(m, n, k, -127), lowest = bench::quantized(m, n, k, -128), f = bench::f32(m, n, k);
-    std::printf("%-20s int8 %7.1f GOP/s, with -128 among the weights %7.1f, f32 %7.1f, int8 / f32 %.2f x\n", w[0].c_str(),
-                work / q, work / lowest, work / f, f / q);
+    std::printf("%-20s int8 %7.1f GOP/s, with -128 among the weights %7.1f, f32 %7.1f, int8 / f32 %.2f x\n",
+                w[0].c_str(), work / q, work / lowest, work / f, f / q);
     std::fflush(stdout);
   }
 }

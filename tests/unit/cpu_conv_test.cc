@@ -16,10 +16,10 @@ namespace transmuter::cpu {
 namespace {
 
 struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new(n + 1, std::align_val_t{64}))) {
+  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
     std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
   }
-  ~AlignedBytes() { ::operator delete(data, std::align_val_t{64}); }
+  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
   AlignedBytes(const AlignedBytes&) = delete;
   std::byte* data;
 };

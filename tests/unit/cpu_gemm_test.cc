@@ -16,10 +16,10 @@ namespace transmuter::cpu {
 namespace {
 
 struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new(n + 1, std::align_val_t{64}))) {
+  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
     std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
   }
-  ~AlignedBytes() { ::operator delete(data, std::align_val_t{64}); }
+  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
   AlignedBytes(const AlignedBytes&) = delete;
   std::byte* data;
 };
@@ -58,7 +58,8 @@ std::vector<uint16_t> to_halves(const std::vector<float>& in, Storage storage) {
     }
     // Cut to a normal half: the value does not matter, only that both sides read the same.
     const int exponent = static_cast<int>(bits >> 23 & 255) - 112;
-    out.push_back(static_cast<uint16_t>((bits >> 16 & 0x8000) | (exponent > 0 ? exponent << 10 | (bits >> 13 & 1023) : 0)));
+    out.push_back(
+        static_cast<uint16_t>((bits >> 16 & 0x8000) | (exponent > 0 ? exponent << 10 | (bits >> 13 & 1023) : 0)));
   }
   return out;
 }
@@ -142,8 +143,8 @@ void on_every_target(const std::function<void()>& body) {
 
 TEST(CpuGemm, EveryShapeAndLayoutIsRight) {
   on_every_target([] {
-    const int64_t shapes[][3] = {{1, 1, 1},   {1, 33, 7},   {2, 16, 5},    {3, 47, 64},  {5, 32, 100}, {6, 64, 64},
-                                 {7, 8, 3},   {13, 65, 31}, {14, 32, 128}, {15, 31, 9},  {16, 96, 33}, {29, 130, 385},
+    const int64_t shapes[][3] = {{1, 1, 1},   {1, 33, 7},   {2, 16, 5},    {3, 47, 64},    {5, 32, 100}, {6, 64, 64},
+                                 {7, 8, 3},   {13, 65, 31}, {14, 32, 128}, {15, 31, 9},    {16, 96, 33}, {29, 130, 385},
                                  {64, 1, 50}, {40, 16, 20}, {33, 300, 64}, {150, 70, 800}, {4, 5, 0}};
     for (const auto& s : shapes) {
       for (int bits = 0; bits < 16; ++bits) {

@@ -15,8 +15,8 @@ namespace transmuter::cpu {
 namespace {
 
 struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new(n + 1, std::align_val_t{64}))) {}
-  ~AlignedBytes() { ::operator delete(data, std::align_val_t{64}); }
+  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {}
+  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
   AlignedBytes(const AlignedBytes&) = delete;
   std::byte* data;
 };
@@ -37,10 +37,18 @@ std::vector<uint8_t> bytes(int64_t n, Values values, bool is_signed, unsigned se
   const uint8_t low = is_signed ? 0x80 : 0, high = is_signed ? 0x7f : 0xff;
   for (uint8_t& x : out) {
     switch (values) {
-      case Values::random: x = static_cast<uint8_t>(rng()); break;
-      case Values::extremes: x = rng() & 1 ? low : high; break;
-      case Values::highest: x = high; break;
-      case Values::lowest: x = low; break;
+      case Values::random:
+        x = static_cast<uint8_t>(rng());
+        break;
+      case Values::extremes:
+        x = rng() & 1 ? low : high;
+        break;
+      case Values::highest:
+        x = high;
+        break;
+      case Values::lowest:
+        x = low;
+        break;
     }
   }
   return out;
@@ -74,13 +82,14 @@ void check(const Case& c, int threads) {
   g.sums = got.data(), g.c_row = c.n;
   AlignedBytes scratch(qgemm_scratch_bytes(g, threads));
   qgemm(g, scratch.data, pool);
-  EXPECT_EQ(got, want) << current_target() << " " << c.m << " " << c.n << " " << c.k << " zeros " << c.zeros << " signed "
-                       << c.a_signed << c.b_signed;
+  EXPECT_EQ(got, want) << current_target() << " " << c.m << " " << c.n << " " << c.k << " zeros " << c.zeros
+                       << " signed " << c.a_signed << c.b_signed;
 }
 
 TEST(CpuQgemm, ExactForEveryShapeSignAndZeroPoint) {
   on_every_target([] {
-    const int64_t shapes[][3] = {{1, 1, 1}, {1, 40, 17}, {3, 33, 5}, {14, 32, 64}, {17, 70, 30}, {29, 9, 131}, {5, 5, 0}};
+    const int64_t shapes[][3] = {{1, 1, 1},    {1, 40, 17},  {3, 33, 5}, {14, 32, 64},
+                                 {17, 70, 30}, {29, 9, 131}, {5, 5, 0}};
     for (const auto& s : shapes) {
       for (int bits = 0; bits < 16; ++bits) {
         Case c{s[0], s[1], s[2], (bits & 1) != 0, (bits & 2) != 0, Values::random, Values::random};
@@ -115,7 +124,8 @@ TEST(CpuQgemm, ScalesAndTheEpilogueGiveFloats) {
     const int32_t a_zero = 120;
     QgemmArgs g;
     g.m = m, g.n = n, g.k = k, g.a = a.data(), g.a_row = k, g.a_zero = &a_zero;
-    g.a_scale = row_scale.data(), g.a_scale_per_row = true, g.b_scale = column_scale.data(), g.b_scale_per_column = true;
+    g.a_scale = row_scale.data(), g.a_scale_per_row = true, g.b_scale = column_scale.data(),
+    g.b_scale_per_column = true;
     g.epilogue.column_bias = bias.data(), g.epilogue.activation = Activation::relu;
     g.epilogue.residual = residual.data(), g.epilogue.residual_row = 1, g.epilogue.residual_column = m;
     g.epilogue.combine = Combine::add_after;
@@ -135,8 +145,9 @@ TEST(CpuQgemm, ScalesAndTheEpilogueGiveFloats) {
       qgemm_reference(one, b.data(), n, 1, sums.data());
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
-          const double x = static_cast<double>(sums[static_cast<size_t>(i * n + j)]) * row_scale[static_cast<size_t>(i)] *
-                               column_scale[static_cast<size_t>(j)] + bias[static_cast<size_t>(j)];
+          const double x = static_cast<double>(sums[static_cast<size_t>(i * n + j)]) *
+                               row_scale[static_cast<size_t>(i)] * column_scale[static_cast<size_t>(j)] +
+                           bias[static_cast<size_t>(j)];
           EXPECT_NEAR(c[static_cast<size_t>(batch * m * n + j * m + i)], std::max(x, 0.0) + 0.25, 1e-4);
         }
       }

@@ -114,8 +114,8 @@ HWY_INLINE V apply(D d, V x, [[maybe_unused]] float first, [[maybe_unused]] floa
     return hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.707106781f))), half);
   } else if constexpr (kActivation == Activation::gelu_tanh) {
     // 0.5 (1 + tanh u) = 1 / (1 + e^-2u)
-    const V cubic = hn::MulAdd(hn::Mul(x, x), hn::Set(d, -2.0f * 0.797884561f * 0.044715f),
-                               hn::Set(d, -2.0f * 0.797884561f));
+    const V cubic =
+        hn::MulAdd(hn::Mul(x, x), hn::Set(d, -2.0f * 0.797884561f * 0.044715f), hn::Set(d, -2.0f * 0.797884561f));
     return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp(d, hn::Mul(x, cubic))));
   } else if constexpr (kActivation == Activation::hard_swish) {
     V t = hn::MulAdd(x, hn::Set(d, 1.0f / 6.0f), hn::Set(d, 0.5f));

@@ -54,7 +54,8 @@ HWY_INLINE void taps_block(const float* HWY_RESTRICT in, const int64_t* HWY_REST
 }
 
 template <Kind kKind>
-HWY_INLINE void taps(const float* in, const int64_t* offsets, const float* weights, int64_t count, int64_t n, float* out) {
+HWY_INLINE void taps(const float* in, const int64_t* offsets, const float* weights, int64_t count, int64_t n,
+                     float* out) {
   int64_t j = 0;
   for (; j + 8 * kLanes <= n; j += 8 * kLanes) taps_block<kKind, 8>(in + j, offsets, weights, count, out + j);
   for (; j + 2 * kLanes <= n; j += 2 * kLanes) taps_block<kKind, 2>(in + j, offsets, weights, count, out + j);
@@ -109,7 +110,8 @@ struct Taps {
     } else {
       TM_UNROLL
       for (int i = 0; i < kLoads; i += 2) {
-        const VF low = hn::MaskedLoad(masks[i], d, row + at(i)), high = hn::MaskedLoad(masks[i + 1], d, row + at(i + 1));
+        const VF low = hn::MaskedLoad(masks[i], d, row + at(i)),
+                 high = hn::MaskedLoad(masks[i + 1], d, row + at(i + 1));
         taps[i] = loaded(hn::ConcatEven(d, high, low));
         if (i + 1 < kKernel) taps[i + 1] = loaded(hn::ConcatOdd(d, high, low));
       }

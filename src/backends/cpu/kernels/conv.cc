@@ -365,12 +365,13 @@ void pool_windows(const PoolArgs& p, void* scratch, ThreadPool& pool) {
 
 void pool_global(int64_t planes, int64_t n, bool maximum, const float* x, float* y, ThreadPool& pool) {
   const ConvOps& ops = conv_ops();
-  pool.parallel_for(planes, std::max<int64_t>(1, kPlaneWork / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const float* plane = x + i * n;
-      y[i] = maximum ? ops.maximum(plane, n) : ops.sum(plane, n) / static_cast<float>(n);
-    }
-  });
+  pool.parallel_for(planes, std::max<int64_t>(1, kPlaneWork / std::max<int64_t>(1, n)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        const float* plane = x + i * n;
+                        y[i] = maximum ? ops.maximum(plane, n) : ops.sum(plane, n) / static_cast<float>(n);
+                      }
+                    });
 }
 
 }  // namespace transmuter::cpu

@@ -2,8 +2,8 @@
 // two-dimensional ones have leading extents of 1.
 //
 // A convolution is a product of the filters with pixels that are read in place from a zero-padded copy of a few images
-// (nothing like im2col is ever stored); 1x1 needs no copy, depthwise has a loop of its own. Results are the same for any
-// number of threads. Plain functions on memory the caller owns: nothing is checked, allocated or thrown.
+// (nothing like im2col is ever stored); 1x1 needs no copy, depthwise has a loop of its own. Results are the same for
+// any number of threads. Plain functions on memory the caller owns: nothing is checked, allocated or thrown.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace transmuter::cpu {
 
-// Windows over the three spatial axes d, h, w. out may be what any rounding mode gives: padding past the end is as large
-// as it takes.
+// Windows over the three spatial axes d, h, w. out may be what any rounding mode gives: padding past the end is as
+// large as it takes.
 struct Windows {
   int64_t in[3] = {1, 1, 1};
   int64_t out[3] = {1, 1, 1};
@@ -34,13 +34,13 @@ struct ConvArgs {
   int64_t images = 1, groups = 1;
   int64_t in_channels = 1, out_channels = 1;  // of all groups
   const float* x = nullptr;
-  int64_t x_image = 0, x_channel = 0;  // strides; x_channel >= in_pixels
-  const float* filters = nullptr;      // [out_channels, in_channels / groups, taps], dense
+  int64_t x_image = 0, x_channel = 0;    // strides; x_channel >= in_pixels
+  const float* filters = nullptr;        // [out_channels, in_channels / groups, taps], dense
   const void* packed_filters = nullptr;  // what conv_pack wrote, or null; read instead of `filters`
   float* y = nullptr;
   int64_t y_image = 0, y_channel = 0;
-  // row_bias: per output channel. The residual has result rows = channels, columns = pixels: residual_row is its channel
-  // stride, residual_column 1. column_bias is not used.
+  // row_bias: per output channel. The residual has result rows = channels, columns = pixels: residual_row is its
+  // channel stride, residual_column 1. column_bias is not used.
   Epilogue epilogue = {};
   int64_t residual_image = 0;
 };

@@ -42,6 +42,7 @@ struct Epilogue {
 };
 
 // In double, one element; a null residual leaves its term out. For the references of the kernels.
-double epilogue_reference(const Epilogue& e, double product, double column_bias, double row_bias, const float* residual);
+double epilogue_reference(const Epilogue& e, double product, double column_bias, double row_bias,
+                          const float* residual);
 
 }  // namespace transmuter::cpu

@@ -195,7 +195,8 @@ inline void pack_a(int64_t rows, int64_t k, const float* HWY_RESTRICT a, int64_t
       std::memcpy(out + r * kPanelStride, a + r * row_stride, static_cast<size_t>(k) * sizeof(float));
     }
   } else if (row_stride == 1) {
-    transpose(k, rows, [=](int64_t p) HWY_ATTR { return a + p * column_stride; }, out, kPanelStride);
+    transpose(
+        k, rows, [=](int64_t p) HWY_ATTR { return a + p * column_stride; }, out, kPanelStride);
   } else {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t p = 0; p < k; ++p) out[r * kPanelStride + p] = a[r * row_stride + p * column_stride];
@@ -204,7 +205,8 @@ inline void pack_a(int64_t rows, int64_t k, const float* HWY_RESTRICT a, int64_t
 }
 
 inline void pack_a_run(int64_t rows, int64_t k, const float* a, const int64_t* columns, float* HWY_RESTRICT out) {
-  transpose(k, rows, [=](int64_t p) HWY_ATTR { return a + columns[p]; }, out, kPanelStride);
+  transpose(
+      k, rows, [=](int64_t p) HWY_ATTR { return a + columns[p]; }, out, kPanelStride);
 }
 
 inline void pack_b(int64_t k, int64_t columns, const float* HWY_RESTRICT b, int64_t row_stride, int64_t column_stride,
@@ -223,7 +225,8 @@ inline void pack_b(int64_t k, int64_t columns, const float* HWY_RESTRICT b, int6
       }
     }
   } else if (row_stride == 1) {
-    transpose(columns, k, [=](int64_t j) HWY_ATTR { return b + j * column_stride; }, out, kTileColumns);
+    transpose(
+        columns, k, [=](int64_t j) HWY_ATTR { return b + j * column_stride; }, out, kTileColumns);
   } else {
     for (int64_t p = 0; p < k; ++p) {
       for (int64_t j = 0; j < columns; ++j) out[p * kTileColumns + j] = b[p * row_stride + j * column_stride];
@@ -284,8 +287,8 @@ struct Finisher {
   const Epilogue& e_;
 };
 
-// A row in which everything is contiguous. Its last, partial vector: with masks where they are cheap, else the last whole
-// one again (loaded before the first store, as the residual may be the result), else through a buffer.
+// A row in which everything is contiguous. Its last, partial vector: with masks where they are cheap, else the last
+// whole one again (loaded before the first store, as the residual may be the result), else through a buffer.
 template <Activation kActivation, bool kResidual>
 HWY_INLINE void finish_row(const Finisher<kActivation, kResidual> finisher, const float* in, const float* column_bias,
                            VF row_bias, const float* residual, int64_t columns, float* out) {
@@ -343,7 +346,8 @@ void finish_rows(const TileEnd& end) {
   }
   if (!scatter) return;
   if (end.c_row == 1) {
-    transpose(end.rows, end.columns, [&](int64_t r) HWY_ATTR { return result + r * kTileColumns; }, end.c, end.c_column);
+    transpose(
+        end.rows, end.columns, [&](int64_t r) HWY_ATTR { return result + r * kTileColumns; }, end.c, end.c_column);
     return;
   }
   for (int64_t j = 0; j < end.columns; ++j) {
@@ -363,16 +367,26 @@ void finish_with(const TileEnd& end) {
 
 inline void finish(const TileEnd& end) {
   switch (end.epilogue->activation) {
-    case Activation::none: return finish_with<Activation::none>(end);
-    case Activation::relu: return finish_with<Activation::relu>(end);
-    case Activation::leaky_relu: return finish_with<Activation::leaky_relu>(end);
-    case Activation::clip: return finish_with<Activation::clip>(end);
-    case Activation::sigmoid: return finish_with<Activation::sigmoid>(end);
-    case Activation::tanh: return finish_with<Activation::tanh>(end);
-    case Activation::silu: return finish_with<Activation::silu>(end);
-    case Activation::gelu_erf: return finish_with<Activation::gelu_erf>(end);
-    case Activation::gelu_tanh: return finish_with<Activation::gelu_tanh>(end);
-    case Activation::hard_swish: return finish_with<Activation::hard_swish>(end);
+    case Activation::none:
+      return finish_with<Activation::none>(end);
+    case Activation::relu:
+      return finish_with<Activation::relu>(end);
+    case Activation::leaky_relu:
+      return finish_with<Activation::leaky_relu>(end);
+    case Activation::clip:
+      return finish_with<Activation::clip>(end);
+    case Activation::sigmoid:
+      return finish_with<Activation::sigmoid>(end);
+    case Activation::tanh:
+      return finish_with<Activation::tanh>(end);
+    case Activation::silu:
+      return finish_with<Activation::silu>(end);
+    case Activation::gelu_erf:
+      return finish_with<Activation::gelu_erf>(end);
+    case Activation::gelu_tanh:
+      return finish_with<Activation::gelu_tanh>(end);
+    case Activation::hard_swish:
+      return finish_with<Activation::hard_swish>(end);
   }
 }
 

@@ -34,12 +34,12 @@ bool spread(int64_t row_stride, int64_t k, int64_t columns) {
 }
 
 enum class BSource {
-  packed,        // f32 panels: read in place
-  packed_half,   // half panels, few rows: widened in the tile
-  widened,       // half panels, many rows: one task widens its columns into its scratch
-  direct,        // read in place through its row stride; the last, partial panel is packed
-  packed_here,   // one task packs its columns into its scratch
-  indexed,       // read in place through a table of rows
+  packed,       // f32 panels: read in place
+  packed_half,  // half panels, few rows: widened in the tile
+  widened,      // half panels, many rows: one task widens its columns into its scratch
+  direct,       // read in place through its row stride; the last, partial panel is packed
+  packed_here,  // one task packs its columns into its scratch
+  indexed,      // read in place through a table of rows
 };
 
 struct Plan {
@@ -66,7 +66,9 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   if (indexed_b) {
     p.source = BSource::indexed;
   } else if (g.b_packed) {
-    p.source = g.b_storage == Storage::f32 ? BSource::packed : p.row_panels <= 2 ? BSource::packed_half : BSource::widened;
+    p.source = g.b_storage == Storage::f32 ? BSource::packed
+               : p.row_panels <= 2         ? BSource::packed_half
+                                           : BSource::widened;
   } else {
     const bool contiguous = g.b_storage == Storage::f32 && g.b_column == 1;
     const bool direct = contiguous && (p.row_panels <= 2 || spread(g.b_row, p.block_k, ops.tile_columns));
@@ -182,7 +184,8 @@ class Task {
     switch (p_.source) {
       case BSource::packed:
       case BSource::packed_half:
-      case BSource::indexed: return;
+      case BSource::indexed:
+        return;
       case BSource::widened: {
         const auto* panels = reinterpret_cast<const uint16_t*>(o_.b) + first_column_ * nr_ * g_.k;
         ops_.widen((end_column_ - first_column_) * nr_ * g_.k, panels, g_.b_storage, b_pack_);
@@ -221,15 +224,19 @@ class Task {
   const void* panel_of_b(int64_t panel, int64_t k0, int64_t* row) const {
     *row = nr_;
     switch (p_.source) {
-      case BSource::packed: return reinterpret_cast<const float*>(o_.b) + (panel * g_.k + k0) * nr_;
-      case BSource::packed_half: return reinterpret_cast<const uint16_t*>(o_.b) + (panel * g_.k + k0) * nr_;
+      case BSource::packed:
+        return reinterpret_cast<const float*>(o_.b) + (panel * g_.k + k0) * nr_;
+      case BSource::packed_half:
+        return reinterpret_cast<const uint16_t*>(o_.b) + (panel * g_.k + k0) * nr_;
       case BSource::direct:
         if ((panel + 1) * nr_ > g_.n) return b_pack_ + k0 * nr_;
         *row = g_.b_row;
         return reinterpret_cast<const float*>(o_.b) + k0 * g_.b_row + panel * nr_;
-      case BSource::indexed: return reinterpret_cast<const float*>(o_.b) + panel * nr_;
+      case BSource::indexed:
+        return reinterpret_cast<const float*>(o_.b) + panel * nr_;
       case BSource::widened:
-      case BSource::packed_here: break;
+      case BSource::packed_here:
+        break;
     }
     return b_pack_ + ((panel - first_column_) * g_.k + k0) * nr_;
   }
@@ -284,11 +291,10 @@ class Task {
   }
 
   // A narrow tile writes one vector: the result's own row has room for it.
-  bool whole_vectors(int64_t columns) const {
-    return columns == ops_.lanes && p_.source != BSource::packed_half;
-  }
+  bool whole_vectors(int64_t columns) const { return columns == ops_.lanes && p_.source != BSource::packed_half; }
 
-  void finish(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+  void finish(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column,
+              int64_t columns) const {
     const Epilogue& e = g_.epilogue;
     ops_.finish({.tile = tile,
                  .tile_stride = tile_stride,

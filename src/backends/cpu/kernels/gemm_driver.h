@@ -5,8 +5,8 @@
 
 namespace transmuter::cpu {
 
-// B[k, j] is at b[rows[k] + j]. Column j = y * pitch + x stands for pixel (y, x): result column y * width + x if x < width,
-// else it is dropped. Whole register tiles are read: tile columns - 1 floats past the last must exist.
+// B[k, j] is at b[rows[k] + j]. Column j = y * pitch + x stands for pixel (y, x): result column y * width + x if x <
+// width, else it is dropped. Whole register tiles are read: tile columns - 1 floats past the last must exist.
 struct IndexedB {
   const int64_t* rows;
   int64_t pitch, width;
@@ -18,7 +18,8 @@ struct IndexedA {
   int64_t pitch, width;
 };
 
-// As gemm.h; of the indexed operand the strides within a matrix are not used. g.n counts columns of B, dropped ones too.
+// As gemm.h; of the indexed operand the strides within a matrix are not used. g.n counts columns of B, dropped ones
+// too.
 size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads);
 void gemm_indexed_b(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool);
 size_t gemm_indexed_a_scratch_bytes(const GemmArgs& g, int threads);

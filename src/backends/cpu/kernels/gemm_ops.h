@@ -10,15 +10,15 @@
 
 namespace transmuter::cpu {
 
-// A block of k is at most kBlockK long; a packed A panel holds each row's block at a distance of kPanelStride floats (an
-// odd number of cache lines, so that rows spread over the sets).
+// A block of k is at most kBlockK long; a packed A panel holds each row's block at a distance of kPanelStride floats
+// (an odd number of cache lines, so that rows spread over the sets).
 inline constexpr int64_t kBlockK = 384;
 inline constexpr int64_t kPanelStride = kBlockK + 16;
 inline constexpr int64_t kMaxTileRows = 14;
 inline constexpr int64_t kMaxTileColumns = 32;
 
-// Adds epilogue terms to a tile and stores it. With c_column or residual_column other than 1 the sizes are at most those
-// of a register tile, else anything.
+// Adds epilogue terms to a tile and stores it. With c_column or residual_column other than 1 the sizes are at most
+// those of a register tile, else anything.
 struct TileEnd {
   const float* tile;  // rows x tile_stride
   int64_t tile_stride;
@@ -63,6 +63,5 @@ struct GemmOps {
 };
 
 const GemmOps& gemm_ops();
-
 
 }  // namespace transmuter::cpu

@@ -22,23 +22,34 @@ double element_of(const void* data, Storage storage, int64_t index) {
 
 double activate(const Epilogue& e, double x) {
   switch (e.activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? 0 : x;
-    case Activation::leaky_relu: return x < 0 ? x * e.first : x;
-    case Activation::clip: return x < e.first ? e.first : x > e.second ? e.second : x;
-    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
-    case Activation::silu: return x / (1 + std::exp(-x * e.first));
-    case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x * M_SQRT1_2));
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
-    case Activation::hard_swish: return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::leaky_relu:
+      return x < 0 ? x * e.first : x;
+    case Activation::clip:
+      return x < e.first ? e.first : x > e.second ? e.second : x;
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::silu:
+      return x / (1 + std::exp(-x * e.first));
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x * M_SQRT1_2));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
+    case Activation::hard_swish:
+      return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
   }
   return x;
 }
 
 }  // namespace
 
-double epilogue_reference(const Epilogue& e, double product, double column_bias, double row_bias, const float* residual) {
+double epilogue_reference(const Epilogue& e, double product, double column_bias, double row_bias,
+                          const float* residual) {
   const double other = residual ? static_cast<double>(e.residual_scale) * *residual : 0;
   double x = e.alpha * product + column_bias + row_bias;
   if (residual && e.combine == Combine::add_before) x += other;

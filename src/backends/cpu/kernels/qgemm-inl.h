@@ -62,8 +62,8 @@ HWY_INLINE void tile_loop(const void* a, const void* b, int64_t groups, int32_t*
 }
 
 template <int kCell, class Cell>
-HWY_INLINE int32_t pack_row(const uint8_t* a, int64_t column_stride, int64_t k, int64_t group, uint8_t flip, int64_t rows,
-                            bool is_signed, uint8_t* out, const Cell& cell) {
+HWY_INLINE int32_t pack_row(const uint8_t* a, int64_t column_stride, int64_t k, int64_t group, uint8_t flip,
+                            int64_t rows, bool is_signed, uint8_t* out, const Cell& cell) {
   int32_t sum = 0;
   for (int64_t p = 0; p < k; p += group, out += rows * kCell) {
     uint8_t bytes[4] = {};
@@ -132,7 +132,8 @@ void sign_tile(const void* a, const void* b, int64_t groups, int32_t* out) {
     }
   });
 }
-inline int32_t pack_sign_row(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows, uint8_t* out) {
+inline int32_t pack_sign_row(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows,
+                             uint8_t* out) {
   return pack_row<8>(a, column_stride, k, 4, flip, rows, true, out, [](const uint8_t* bytes, uint8_t* cell) {
     for (int i = 0; i < 4; ++i) {
       const int value = static_cast<int8_t>(bytes[i]);
@@ -173,7 +174,8 @@ void wide_tile(const void* a, const void* b, int64_t groups, int32_t* out) {
     }
   });
 }
-inline int32_t pack_wide_row(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows, uint8_t* out) {
+inline int32_t pack_wide_row(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows,
+                             uint8_t* out) {
   return pack_row<4>(a, column_stride, k, 2, flip, rows, true, out, [](const uint8_t* bytes, uint8_t* cell) {
     const int16_t pair[2] = {static_cast<int8_t>(bytes[0]), static_cast<int8_t>(bytes[1])};
     std::memcpy(cell, pair, 4);
@@ -225,11 +227,11 @@ inline void finish(const QTileEnd& end) {
   }
 }
 
-#define TM_QGEMM_TABLE(NAME)                                               \
-  template <int... kRowsLessOne>                                           \
+#define TM_QGEMM_TABLE(NAME)                                                   \
+  template <int... kRowsLessOne>                                               \
   const QVariant::Tile* NAME##s(std::integer_sequence<int, kRowsLessOne...>) { \
     static constexpr QVariant::Tile kTable[] = {&NAME<kRowsLessOne + 1>...};   \
-    return kTable;                                                         \
+    return kTable;                                                             \
   }
 #if defined(TM_QGEMM_VNNI)
 TM_QGEMM_TABLE(vnni_tile)
@@ -252,20 +254,21 @@ inline const QgemmOps* make_qgemm_ops() {
   static_assert(kColumns <= kMaxQTileColumns);
   [[maybe_unused]] constexpr int kWideRows = HWY_LANES(int32_t) == 16 ? 14 : 6;
 #if defined(TM_QGEMM_VNNI)
-  static const QVariant kFirst = {14, 4, 4, false, true, vnni_tiles(std::make_integer_sequence<int, 14>()),
-                                  &pack_unsigned_row};
+  static const QVariant kFirst = {
+      14, 4, 4, false, true, vnni_tiles(std::make_integer_sequence<int, 14>()), &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #elif defined(TM_QGEMM_SIGN)
-  static const QVariant kFirst = {4, 4, 8, true, false, sign_tiles(std::make_integer_sequence<int, 4>()), &pack_sign_row};
-  static const QVariant kSecond = {kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()),
-                                   &pack_wide_row};
+  static const QVariant kFirst = {
+      4, 4, 8, true, false, sign_tiles(std::make_integer_sequence<int, 4>()), &pack_sign_row};
+  static const QVariant kSecond = {
+      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), &pack_wide_row};
 #elif defined(TM_QGEMM_WIDE)
-  static const QVariant kFirst = {kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()),
-                                  &pack_wide_row};
+  static const QVariant kFirst = {
+      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), &pack_wide_row};
   static const QVariant& kSecond = kFirst;
 #else
-  static const QVariant kFirst = {4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()),
-                                  &pack_unsigned_row};
+  static const QVariant kFirst = {
+      4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()), &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #endif
   static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, &qproduct::finish};

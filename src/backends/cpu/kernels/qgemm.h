@@ -42,7 +42,8 @@ struct QgemmArgs {
   bool b_scale_per_column = false;
   Epilogue epilogue = {};
 
-  // Batches, outermost first; strides in elements, of B in bytes of packed memory. Zero points, scales and biases are shared.
+  // Batches, outermost first; strides in elements, of B in bytes of packed memory. Zero points, scales and biases are
+  // shared.
   static constexpr int kMaxBatchRank = 4;
   int batch_rank = 0;
   int64_t batch[kMaxBatchRank] = {};

@@ -12,8 +12,8 @@ inline constexpr int64_t kMaxQTileRows = 14;
 // panel[k / group][tile_columns][group]. Those of A in cells of `group` k: panel[k / group][rows][cell_bytes].
 struct QVariant {
   int64_t tile_rows, group, cell_bytes;
-  bool a_signed;      // whether A is stored as signed values (unsigned ones less 128) or unsigned ones (signed plus 128)
-  bool any_b;         // right for every B; else only where no stored element is -128
+  bool a_signed;  // whether A is stored as signed values (unsigned ones less 128) or unsigned ones (signed plus 128)
+  bool any_b;     // right for every B; else only where no stored element is -128
   // out[rows, tile_columns] = the sums over all groups.
   using Tile = void (*)(const void* a, const void* b, int64_t groups, int32_t* out);
   const Tile* tiles;  // [rows - 1]

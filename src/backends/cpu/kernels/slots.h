@@ -1,5 +1,5 @@
-// Scratch for the bodies of one parallel_for: at most as many run at once as the pool has threads; each takes a slot and
-// gives it back.
+// Scratch for the bodies of one parallel_for: at most as many run at once as the pool has threads; each takes a slot
+// and gives it back.
 #pragma once
 
 #include <atomic>

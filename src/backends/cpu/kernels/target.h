@@ -1,6 +1,6 @@
-// Which SIMD instruction set the CPU kernels run with. By default the best one of this machine; the environment variable
-// TRANSMUTER_TARGET forces another by name: SCALAR (also EMU128, BASELINE), SSE4, AVX2, AVX3 (also AVX512), AVX3_DL, NEON.
-// A kernel that was not compiled for the chosen set runs with the next worse one.
+// Which SIMD instruction set the CPU kernels run with. By default the best one of this machine; the environment
+// variable TRANSMUTER_TARGET forces another by name: SCALAR (also EMU128, BASELINE), SSE4, AVX2, AVX3 (also AVX512),
+// AVX3_DL, NEON. A kernel that was not compiled for the chosen set runs with the next worse one.
 #pragma once
 
 #include <string>
