@@ -15,25 +15,40 @@ namespace {
 
 DType packed_dtype(int64_t bits) { return bits == 2 ? DType::u2 : bits == 4 ? DType::u4 : DType::u8; }
 
+// The bytes of a constant from `offset` on as elements of the narrow type; invalid where it is none.
+Value constant_view(OpContext& op, size_t i, int64_t bits, const Dims& shape, int64_t offset) {
+  const Tensor* constant = op.constant(i);
+  if (!constant || !product(shape).is_constant()) return {};
+  Traced view;
+  view.name = str(op.traced(i)->name, "/", name(packed_dtype(bits)));
+  if (offset != 0) view.name += str("@", offset);
+  view.constant =
+      Tensor::view(packed_dtype(bits), hints(shape), constant->bytes() + offset, std::make_shared<Tensor>(*constant));
+  view.type = {packed_dtype(bits), shape};
+  return op.value_of(view);
+}
+
 }  // namespace
 
 Value unpack_bits(OpContext& op, size_t i, int64_t bits, Dims shape) {
   Builder& b = op.build();
   op.check(op.dtype(i) == DType::u8, "input ", i, " must be uint8, is ", name(op.dtype(i)));
   if (bits == 8) return b.reshape(op.input(i), shape);
-  Dim elements = product(op.shape(i)) * Dim(8 / bits);
+  const Dim elements = product(op.shape(i)) * Dim(8 / bits);
   require_eq(elements, product(shape), str(op.node().op_type, ": packed elements"));
-  const Tensor* constant = op.constant(i);
-  if (constant && product(shape).is_constant()) {
-    // The same bytes as elements of the narrow type.
-    Traced view;
-    view.name = str(op.traced(i)->name, "/", name(packed_dtype(bits)));
-    view.constant =
-        Tensor::view(packed_dtype(bits), hints(shape), constant->bytes(), std::make_shared<Tensor>(*constant));
-    view.type = {packed_dtype(bits), shape};
-    return op.value_of(view);
-  }
+  if (const Value view = constant_view(op, i, bits, shape, 0)) return view;
   return unpack_bytes(b, op.input(i), bits, shape);
+}
+
+Value unpack_bits_of(OpContext& op, size_t i, int64_t bits, int64_t first, Dims shape) {
+  Builder& b = op.build();
+  op.check(op.dtype(i) == DType::u8, "input ", i, " must be uint8, is ", name(op.dtype(i)));
+  const Dims own = op.shape(i);
+  const Dim bytes = product(Dims(own.begin() + 1, own.end()));
+  require_eq(bytes * Dim(8 / bits), product(shape), str(op.node().op_type, ": packed elements"));
+  if (bytes.is_constant())
+    if (const Value view = constant_view(op, i, bits, shape, first * bytes.hint())) return view;
+  return unpack_bytes(b, b.slice_axis(op.input(i), 0, first, first + 1), bits, shape);
 }
 
 Value unpack_bytes(Builder& b, Value bytes, int64_t bits, Dims shape) {

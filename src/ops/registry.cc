@@ -26,6 +26,7 @@ void register_gather(Registry&);
 void register_group_query(Registry&);
 void register_integer_product(Registry&);
 void register_matmul(Registry&);
+void register_moe(Registry&);
 void register_nbits(Registry&);
 void register_norm(Registry&);
 void register_order(Registry&);
@@ -99,6 +100,7 @@ const Registry& registry() {
     register_group_query(*r);
     register_integer_product(*r);
     register_matmul(*r);
+    register_moe(*r);
     register_nbits(*r);
     register_norm(*r);
     register_order(*r);
