@@ -26,6 +26,7 @@ Value Builder::weight(Tensor tensor, std::string name, bool trainable) {
 Value Builder::prepared_weight(Type type, std::string name) {
   Value value = input(std::move(type), std::move(name));
   program_.parameters_.back().kind = Parameter::Kind::weight;
+  program_.parameters_.back().prepared = true;
   return value;
 }
 

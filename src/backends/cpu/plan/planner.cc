@@ -77,6 +77,15 @@ bool Planner::constant_view(ir::Value v, ConstantView& out) const {
   return false;
 }
 
+bool Planner::has_lasting_address(ir::Value v) const {
+  while (const ir::Op* op = definition(v)) {
+    if (op->operands.empty()) return false;
+    v = op->operands[0];
+  }
+  const ir::Parameter* p = parameter_[static_cast<size_t>(v.id)];
+  return p && p->kind == ir::Parameter::Kind::weight && !p->prepared;
+}
+
 bool Planner::splat(ir::Value v, double& value) const {
   if (const Tensor* tensor = constant(v)) {
     if (tensor->size() != 1 || is_complex(tensor->dtype()) || is_packed(tensor->dtype())) return false;

@@ -45,6 +45,9 @@ class Planner {
   bool is_result(ir::Value v) const { return is_result_[static_cast<size_t>(v.id)]; }
   const Tensor* constant(ir::Value v) const;  // a constant op's tensor or a fixed weight
   bool constant_view(ir::Value v, ConstantView& out) const;
+  // The bytes behind a constant view stay where they are as long as the model: their address can name what is made of
+  // them.
+  bool has_lasting_address(ir::Value v) const;
   // The one value of a constant that is the same everywhere (through broadcasts and reshapes).
   bool splat(ir::Value v, double& value) const;
   size_t index_of(const ir::Op& op) const { return static_cast<size_t>(&op - program_.ops().data()); }

@@ -7,6 +7,7 @@
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/copy.h"
+#include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -56,6 +57,7 @@ class ConvStep : public Step {
             ConvArgs with_filters = args;
             with_filters.filters = reinterpret_cast<const float*>(aligned.bytes());
             conv_pack(with_filters, made->bytes, pool_);
+            release_pages(weight_->bytes(), weight_->nbytes());
             return std::shared_ptr<const Packed>(std::move(made));
           });
       args.packed_filters = packed->bytes;

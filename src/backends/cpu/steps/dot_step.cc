@@ -244,7 +244,7 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
                                                                : Storage::bf16;
   const std::string key = str("gemm ", reinterpret_cast<uintptr_t>(weight.tensor.bytes()), " ", weight.view.offset, " ",
                               k, " ", n, " ", count, " ", stride(inner), " ", stride(columns), " ", stride(batch));
-  return planner.store().get<Packed>(key, [&] {
+  auto make = [&] {
     const size_t matrix_bytes = packed_b_bytes(k, n);
     auto packed = std::make_shared<Packed>(matrix_bytes * static_cast<size_t>(count));
     packed->matrix_bytes = matrix_bytes;
@@ -257,7 +257,8 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
     }
     release_pages(weight.tensor.bytes(), weight.tensor.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
-  });
+  };
+  return planner.has_lasting_address(op.operands[1]) ? planner.store().get<Packed>(key, make) : make();
 }
 
 // A transpose that is the only reader gets its result dense if the product is stored in the transpose's order.
