@@ -237,6 +237,7 @@ void run_tests(const TestOptions& options) {
                         {"breaks", o.stats.breaks},
                         {"specializations", o.stats.specializations},
                         {"runs", o.stats.runs},
+                        {"composites", o.stats.composites},
                         {"seconds", o.seconds}});
     }
     if (options.verbose) {

@@ -48,6 +48,8 @@ struct RunStats {
   int64_t specializations = 0;
   double trace_ms = 0;  // tracing and passes, all traces
   double compile_ms = 0;
+  // Composites of the first trace, by name ("layer_norm"): what operators gave and what passes recognised.
+  std::map<std::string, int64_t> composites;
 };
 
 class CompiledModel {

@@ -119,7 +119,16 @@ std::shared_ptr<const Trace> CompiledModel::Impl::find(const std::vector<Value>&
 }
 
 std::unique_ptr<Executable> CompiledModel::Impl::compile(const ir::Program& program) const {
-  ir::Program ready = options.passes ? ir::run_passes(program, ir::standard_passes()) : program;
+  ir::Program ready = program;
+  if (options.passes) {
+    ready = ir::run_passes(ready, ir::standard_passes());
+    ready = ir::run_passes(ready, ir::raising_passes());
+  }
+  if (stats.traces == 0) {
+    for (const ir::Op& op : ready.ops()) {
+      if (op.primitive->decompose) ++stats.composites[op.primitive->name];
+    }
+  }
   ready = ir::inline_composites(
       ready, [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); });
   if (options.passes) {

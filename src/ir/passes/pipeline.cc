@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/raising.h"
 #include "ir/passes/verify.h"
 #include "ir/print.h"
 #include "transmuter/error.h"
@@ -63,6 +64,13 @@ PipelineOptions pipeline_options_from_environment() {
 
 std::vector<Pass> standard_passes() {
   return {{"simplify", simplify}, {"fold", fold}, {"cse", cse}, {"simplify2", simplify}, {"dce", dce}};
+}
+
+std::vector<Pass> raising_passes() {
+  return {{"raise_norms", raise_norms},
+          {"raise_activations", raise_activations},
+          {"raise_softmax", raise_softmax},
+          {"raise_dce", dce}};
 }
 
 Program run_passes(Program program, std::span<const Pass> passes, const PipelineOptions& options) {

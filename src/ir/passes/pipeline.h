@@ -27,6 +27,8 @@ PipelineOptions pipeline_options_from_environment();
 
 // simplify, fold, cse, simplify, dce: what every backend starts with.
 std::vector<Pass> standard_passes();
+// After the standard ones, and after autodiff: composites in place of what exporters wrote for them (raising.h).
+std::vector<Pass> raising_passes();
 // Runs passes in order. An Error gets the pass's name added.
 Program run_passes(Program program, std::span<const Pass> passes,
                    const PipelineOptions& options = pipeline_options_from_environment());

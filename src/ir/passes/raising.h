@@ -1,0 +1,15 @@
+// The passes that raise: they recognise what exporters write where an operator was missing, and put the composite in
+// its place, for which backends have kernels. They match on structure, through broadcasts, transposes and extents of 1,
+// never on names or on one exporter's sequence. Results agree but for rounding; values that other ops read stay until
+// dce finds that nothing needs them. Each pass's file says pattern, condition and gain.
+#pragma once
+
+#include "ir/program.h"
+
+namespace transmuter::ir {
+
+Program raise_norms(const Program& program);        // layer_norm, rms_norm
+Program raise_activations(const Program& program);  // gelu, silu
+Program raise_softmax(const Program& program);      // softmax, log_softmax
+
+}  // namespace transmuter::ir

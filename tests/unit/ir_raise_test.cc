@@ -1,0 +1,299 @@
+// Raising: each pattern that exporters write becomes its composite, what only looks like it stays, and the numbers are
+// the same before and after.
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "ir/composites/composites.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/pipeline.h"
+#include "ir/passes/raising.h"
+#include "ir/passes/verify.h"
+#include "ir/primitives/primitives.h"
+#include "ir_testing.h"
+
+namespace transmuter::ir {
+namespace {
+
+using Values = const std::vector<Value>&;
+constexpr auto kAdd = ReduceKind::add;
+
+Tensor random(Shape shape, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> numbers(-2, 2);
+  int64_t size = 1;
+  for (const int64_t extent : shape) size *= extent;
+  std::vector<float> values;
+  for (int64_t i = 0; i < size; ++i) values.push_back(numbers(engine));
+  return Tensor(values, shape);
+}
+
+// The names of the composites that are left, in order.
+std::string composites(const Program& program) {
+  std::string out;
+  for (const Op& op : program.ops())
+    if (op.primitive->decompose && op.primitive != &prim::erf) out += str(out.empty() ? "" : " ", op.primitive->name);
+  return out;
+}
+
+struct Row {
+  const char* what;
+  std::string left;
+  std::function<Value(Builder&, Values)> fn;
+};
+
+Program raised(const Program& program) {
+  PipelineOptions options;
+  options.verify = true;
+  return run_passes(run_passes(program, standard_passes(), options), raising_passes(), options);
+}
+
+void check(const std::vector<Shape>& shapes, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    Builder b(nullptr);
+    std::vector<Value> values;
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : shapes) {
+      values.push_back(b.input({DType::f32, Dims(shape.begin(), shape.end())}, "x"));
+      inputs.push_back(random(shape, static_cast<unsigned>(inputs.size() + 1)));
+    }
+    const Value result = row.fn(b, values);
+    const Program before = b.finish({result}), after = raised(before);
+    EXPECT_EQ(composites(after), row.left);
+    const std::vector<double> wanted = numbers(evaluate(before, inputs)[0]), got = numbers(evaluate(after, inputs)[0]);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-6 * (1 + std::abs(wanted[i]))) << i;
+  }
+}
+
+// ---- norms
+
+Value mean(Builder& b, Value x, std::vector<int64_t> axes) {
+  double count = 1;
+  for (const int64_t axis : axes) count *= static_cast<double>(b.shape(x)[static_cast<size_t>(axis)].hint());
+  const Value sum = b.reduce_keep(x, kAdd, axes);
+  return b.divide(sum, b.like(sum, count));
+}
+Value spread(Builder& b, Value small, Value like) { return b.broadcast_to(small, b.shape(like)); }
+Value centred(Builder& b, Value x, std::vector<int64_t> axes) {
+  return b.subtract(x, spread(b, mean(b, x, std::move(axes)), x));
+}
+Value square(Builder& b, Value x) { return b.multiply(x, x); }
+Value power(Builder& b, Value x, double exponent) { return b.power(x, b.like(x, exponent)); }
+Value plus(Builder& b, Value x, double number) { return b.add(x, b.like(x, number)); }
+Value times(Builder& b, Value x, double number) { return b.multiply(x, b.like(x, number)); }
+Value deviation(Builder& b, Value c, std::vector<int64_t> axes) {
+  return b.sqrt(plus(b, mean(b, square(b, c), std::move(axes)), 1e-5));
+}
+
+TEST(Raise, LayerNorm) {
+  check({{2, 3, 8}, {8}, {8}, {2, 1, 8}, {3, 8}},
+        {{"as torch exports it", "layer_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            const Value d = b.sqrt(plus(b, mean(b, power(b, c, 2), {2}), 1e-12));
+            const Value y = b.divide(c, spread(b, d, c));
+            return b.add(b.multiply(y, spread(b, v[1], y)), spread(b, v[2], y));
+          }},
+         {"without parameters", "layer_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            return b.divide(c, spread(b, deviation(b, c, {2}), c));
+          }},
+         {"the centre computed twice, the scale first, rsqrt", "layer_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2}), again = centred(b, v[0], {2});
+            const Value r = b.rsqrt(plus(b, mean(b, square(b, again), {2}), 1e-5));
+            const Value y = b.multiply(spread(b, v[1], c), b.multiply(spread(b, r, c), c));
+            return b.add(spread(b, v[2], y), y);
+          }},
+         {"over two axes, 1 / sqrt", "layer_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {1, 2}), d = deviation(b, c, {1, 2});
+            const Value y = b.multiply(c, spread(b, b.divide(b.like(d, 1), d), c));
+            return b.multiply(y, spread(b, v[4], y));
+          }},
+         {"without kept axes, the power -1/2, a reciprocal count", "layer_norm",
+          [](Builder& b, Values v) {
+            const auto mean_of = [&](Value x) { return times(b, b.reduce(x, kAdd, {2}), 0.125); };
+            const Value m = b.broadcast_in_dim(mean_of(v[0]), b.shape(v[0]), {0, 1});
+            const Value c = b.subtract(v[0], m);
+            const Value r = power(b, plus(b, mean_of(square(b, c)), 1e-6), -0.5);
+            return b.multiply(c, b.broadcast_in_dim(r, b.shape(c), {0, 1}));
+          }},
+         {"a scale for each of the batch stays outside", "layer_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            const Value y = b.divide(c, spread(b, deviation(b, c, {2}), c));
+            return b.multiply(y, spread(b, v[3], y));
+          }},
+         {"not over the last axis", "",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {1});
+            return b.divide(c, spread(b, deviation(b, c, {1}), c));
+          }},
+         {"the mean of another axis: no layer_norm, but an rms_norm of the difference", "rms_norm",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {1});
+            return b.divide(c, spread(b, deviation(b, c, {2}), c));
+          }},
+         {"the variance of something else", "",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            return b.divide(c, spread(b, deviation(b, v[0], {2}), c));
+          }},
+         {"a sum in place of the mean", "",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            const Value d = b.sqrt(plus(b, b.reduce_keep(square(b, c), kAdd, {2}), 1e-5));
+            return b.divide(c, spread(b, d, c));
+          }},
+         {"epsilon subtracted", "",
+          [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            return b.divide(c, spread(b, b.sqrt(plus(b, mean(b, square(b, c), {2}), -1e-5)), c));
+          }},
+         {"the deviation multiplied", "", [](Builder& b, Values v) {
+            const Value c = centred(b, v[0], {2});
+            return b.multiply(c, spread(b, deviation(b, c, {2}), c));
+          }}});
+}
+
+TEST(Raise, LayerNormTakesParametersOnlyWhereItIsReadAlone) {
+  check({{2, 8}, {8}}, {{"also read before the scale", "layer_norm", [](Builder& b, Values v) {
+                           const Value c = centred(b, v[0], {1});
+                           const Value y = b.divide(c, spread(b, deviation(b, c, {1}), c));
+                           return b.subtract(b.multiply(y, spread(b, v[1], y)), b.tanh(y));
+                         }}});
+}
+
+TEST(Raise, RmsNorm) {
+  check({{2, 3, 8}, {8}},
+        {{"as Llama is exported", "rms_norm",
+          [](Builder& b, Values v) {
+            const Value s = b.sqrt(plus(b, mean(b, power(b, v[0], 2), {2}), 1e-6));
+            const Value r = b.divide(b.like(s, 1), s);
+            const Value y = b.multiply(v[0], spread(b, r, v[0]));
+            return b.multiply(spread(b, v[1], y), y);
+          }},
+         {"a quotient, no scale", "rms_norm",
+          [](Builder& b, Values v) { return b.divide(v[0], spread(b, deviation(b, v[0], {2}), v[0])); }},
+         {"no bias", "rms_norm",
+          [](Builder& b, Values v) {
+            const Value y = b.divide(v[0], spread(b, deviation(b, v[0], {2}), v[0]));
+            return b.add(y, spread(b, v[1], y));
+          }},
+         {"of another value", "",
+          [](Builder& b, Values v) { return b.divide(b.tanh(v[0]), spread(b, deviation(b, v[0], {2}), v[0])); }}});
+}
+
+TEST(Raise, NormsOfSymbolicExtents) {
+  auto scope = ShapeScope::create();
+  ShapeScope::Enter enter(scope);
+  const Dim rows = scope->input_extent(0, 0, 3, "rows"), width = scope->input_extent(0, 1, 5, "width");
+  Builder b(scope);
+  const Value x = b.input({DType::f32, {rows, width}}, "x");
+  const auto mean_of = [&](Value v) {
+    const Value sum = b.reduce_keep(v, kAdd, {1});
+    return b.divide(sum, b.broadcast_to(b.dim_value(width, DType::f32), b.shape(sum)));
+  };
+  const Value c = b.subtract(x, spread(b, mean_of(x), x));
+  const Value y = b.divide(c, spread(b, b.sqrt(plus(b, mean_of(square(b, c)), 1e-5)), c));
+  const Program before = b.finish({y});
+  const size_t guards = scope->guards().size(), assertions = scope->assertions().size();
+  EXPECT_EQ(composites(raised(before)), "layer_norm");
+  EXPECT_EQ(scope->guards().size(), guards);
+  EXPECT_EQ(scope->assertions().size(), assertions);
+}
+
+// ---- softmax
+
+TEST(Raise, Softmax) {
+  const auto powers = [](Builder& b, Value x, int64_t axis) {
+    return b.exponential(b.subtract(x, spread(b, b.reduce_keep(x, ReduceKind::max, {axis}), x)));
+  };
+  check({{2, 3, 4}}, {{"quotient", "softmax",
+                       [&](Builder& b, Values v) {
+                         const Value e = powers(b, v[0], 2);
+                         return b.divide(e, spread(b, b.reduce_keep(e, kAdd, {2}), e));
+                       }},
+                      {"product with the inverse, an inner axis", "softmax",
+                       [&](Builder& b, Values v) {
+                         const Value e = powers(b, v[0], 1), sum = b.reduce_keep(e, kAdd, {1});
+                         return b.multiply(spread(b, b.divide(b.like(sum, 1), sum), e), e);
+                       }},
+                      {"logarithm", "softmax",
+                       [&](Builder& b, Values v) {
+                         const Value d = b.subtract(v[0], spread(b, b.reduce_keep(v[0], ReduceKind::max, {2}), v[0]));
+                         return b.subtract(d, spread(b, b.log(b.reduce_keep(b.exponential(d), kAdd, {2})), d));
+                       }},
+                      {"without the maximum", "",
+                       [&](Builder& b, Values v) {
+                         const Value e = b.exponential(v[0]);
+                         return b.divide(e, spread(b, b.reduce_keep(e, kAdd, {2}), e));
+                       }},
+                      {"two axes", "", [&](Builder& b, Values v) {
+                         const Value e = powers(b, v[0], 2);
+                         return b.divide(e, spread(b, b.reduce_keep(e, kAdd, {1}), e));
+                       }}});
+}
+
+// ---- activations
+
+TEST(Raise, Gelu) {
+  const double root = std::sqrt(0.5), factor = std::sqrt(2 / M_PI);
+  const auto one_plus_erf = [=](Builder& b, Value x) {
+    return plus(b, b.erf(b.divide(x, b.like(x, std::sqrt(2.0)))), 1);
+  };
+  check(
+      {{3, 5}, {3, 5}},
+      {{"(x * (1 + erf)) * 0.5", "gelu",
+        [=](Builder& b, Values v) { return times(b, b.multiply(v[0], one_plus_erf(b, v[0])), 0.5); }},
+       {"(0.5 x) * (1 + erf), of a product", "gelu",
+        [=](Builder& b, Values v) {
+          const Value x = b.multiply(v[0], v[1]);
+          return b.multiply(times(b, x, 0.5), plus(b, b.erf(times(b, x, root)), 1));
+        }},
+       {"x * (0.5 (1 + erf))", "gelu",
+        [=](Builder& b, Values v) { return b.multiply(v[0], times(b, one_plus_erf(b, v[0]), 0.5)); }},
+       {"x / 2 + x / 2 * erf", "gelu",
+        [=](Builder& b, Values v) {
+          const Value half = b.divide(v[0], b.like(v[0], 2));
+          return b.add(half, b.multiply(half, b.erf(times(b, v[0], root))));
+        }},
+       {"tanh with a power", "gelu",
+        [=](Builder& b, Values v) {
+          const Value sum = b.add(v[0], times(b, power(b, v[0], 3), 0.044715));
+          return b.multiply(times(b, v[0], 0.5), plus(b, b.tanh(times(b, sum, factor)), 1));
+        }},
+       {"tanh with products", "gelu",
+        [=](Builder& b, Values v) {
+          const Value x = v[0], inner = plus(b, times(b, b.multiply(x, x), 0.044715), 1);
+          const Value t = b.tanh(b.multiply(times(b, x, factor), inner));
+          return b.multiply(x, times(b, plus(b, t, 1), 0.5));
+        }},
+       {"another value in erf", "",
+        [=](Builder& b, Values v) { return times(b, b.multiply(v[0], one_plus_erf(b, v[1])), 0.5); }},
+       {"another factor", "",
+        [=](Builder& b, Values v) { return times(b, b.multiply(v[0], one_plus_erf(b, v[0])), 0.25); }},
+       {"another scale in erf", "",
+        [=](Builder& b, Values v) { return times(b, b.multiply(v[0], plus(b, b.erf(times(b, v[0], 0.7)), 1)), 0.5); }},
+       {"1 - erf", "", [=](Builder& b, Values v) {
+          const Value erf = b.erf(times(b, v[0], root));
+          return times(b, b.multiply(v[0], b.subtract(b.like(erf, 1), erf)), 0.5);
+        }}});
+}
+
+TEST(Raise, Silu) {
+  check(
+      {{3, 5}, {3, 5}},
+      {{"x * logistic(x)", "silu", [](Builder& b, Values v) { return b.multiply(v[0], b.logistic(v[0])); }},
+       {"quick gelu", "silu", [](Builder& b, Values v) { return b.multiply(b.logistic(times(b, v[0], 1.702)), v[0]); }},
+       {"a gate", "silu", [](Builder& b, Values v) { return b.multiply(b.multiply(v[0], b.logistic(v[0])), v[1]); }},
+       {"another value", "", [](Builder& b, Values v) { return b.multiply(v[1], b.logistic(v[0])); }},
+       {"an offset inside", "", [](Builder& b, Values v) { return b.multiply(v[0], b.logistic(plus(b, v[0], 1))); }}});
+}
+
+}  // namespace
+}  // namespace transmuter::ir
