@@ -1,10 +1,9 @@
-// GridSample over any number of spatial axes, and AffineGrid, which makes its grids. Taps (the elements that a point
-// reads) are mapped into the input one by one: dropped (zeros), clamped (border) or reflected.
+// GridSample (also of com.microsoft), AffineGrid.
 #include <cmath>
 
+#include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/support.h"
-#include "ops/windows.h"
 
 namespace transmuter::ops {
 namespace {
@@ -13,226 +12,249 @@ using ir::Builder;
 using ir::CompareDirection;
 using ir::Value;
 
-enum class Mode : uint8_t { linear, nearest, cubic };
-enum class Padding : uint8_t { zeros, border, reflection };
+enum class Mode { nearest, linear, cubic };
+enum class Padding { zeros, border, reflection };
 
-Mode mode_of(OpContext& op) {
-  const std::string mode = op.attribute_string("mode", "linear");
-  if (mode == "linear" || mode == "bilinear") return Mode::linear;
-  if (mode == "nearest") return Mode::nearest;
-  op.check(mode == "cubic" || mode == "bicubic", "mode ", mode, " is not one of the operator's");
-  return Mode::cubic;
-}
-
-Padding padding_of(OpContext& op) {
-  const std::string mode = op.attribute_string("padding_mode", "zeros");
-  if (mode == "zeros") return Padding::zeros;
-  if (mode == "border") return Padding::border;
-  op.check(mode == "reflection", "padding_mode ", mode, " is not one of the operator's");
-  return Padding::reflection;
-}
-
-// One tap along one axis, for all points.
-struct Tap {
-  Value index;   // i64, inside the input
-  Value inside;  // bool; invalid: all are
-  Value weight;  // invalid: 1
+struct Sampling {
+  Mode mode;
+  Padding padding;
+  bool align;
 };
 
-struct Axis {
-  Builder& b;
-  Dim extent;
-  bool align_corners;
-  Padding padding;
-  Dims points;
+Sampling read_sampling(OpContext& op) {
+  Sampling s;
+  const std::string mode = op.attribute_string("mode", "linear"),
+                    padding = op.attribute_string("padding_mode", "zeros");
+  s.align = op.attribute_int("align_corners", 0) != 0;
+  if (mode == "nearest") {
+    s.mode = Mode::nearest;
+  } else if (mode == "linear" || mode == "bilinear") {
+    s.mode = Mode::linear;
+  } else {
+    op.check(mode == "cubic" || mode == "bicubic", "mode ", mode, " is not one of the operator's");
+    s.mode = Mode::cubic;
+  }
+  if (padding == "zeros") {
+    s.padding = Padding::zeros;
+  } else if (padding == "border") {
+    s.padding = Padding::border;
+  } else {
+    op.check(padding == "reflection", "padding_mode ", padding, " is not one of the operator's");
+    s.padding = Padding::reflection;
+  }
+  return s;
+}
 
-  Value number(Value like, double value) { return b.like(like, value); }
-  Value wide(Dim dim, DType dtype) { return b.broadcast_in_dim(b.dim_value(dim, dtype), points, {}); }
-
-  // From [-1, 1] to positions.
-  Value position(Value x) {
-    const Value size = wide(align_corners ? extent - 1 : extent, b.dtype(x));
-    const Value scaled = b.multiply(b.multiply(b.add(x, number(x, 1)), size), number(x, 0.5));
-    return align_corners ? scaled : b.subtract(scaled, number(x, 0.5));
+// One spatial axis of the operand, with everything in the coordinates' dtype.
+class Axis {
+ public:
+  Axis(Builder& b, const Sampling& s, Dim extent, Value grid) : b_(b), s_(s), extent_(extent), shape_(b.shape(grid)) {
+    const Value one_more = b.add(grid, number(1)), length = sized(extent);
+    x_ = s.align ? b.multiply(b.divide(one_more, number(2)), b.subtract(length, number(1)))
+                 : b.divide(b.subtract(b.multiply(one_more, length), number(1)), number(2));
+    low_ = number(s.align ? 0 : -0.5);
+    high_ = b.subtract(length, number(s.align ? 1 : 0.5));
+    if (s.mode == Mode::nearest) x_ = b.round_nearest_even(x_);
+    outside_ = b.logical_or(b.compare(x_, low_, CompareDirection::lt), b.compare(x_, high_, CompareDirection::gt));
   }
 
-  // About the first and last element, or about the borders half an element outside.
-  Value reflected(Value index) {
-    const Value zero = wide(0, DType::i64);
-    const Dim period = align_corners ? max(extent * 2 - 2, 1) : extent * 2;
-    const Value length = wide(period, DType::i64);
-    Value rest = b.remainder(index, length);
-    rest = b.select(b.compare(rest, zero, CompareDirection::lt), b.add(rest, length), rest);
-    const Value mirrored = b.subtract(wide(align_corners ? period : period - 1, DType::i64), rest);
-    return b.minimum(rest, mirrored);
-  }
+  Value outside() const { return outside_; }
 
-  Tap mapped(Value index, Value weight) {
-    Tap tap;
-    tap.weight = weight;
-    if (padding == Padding::reflection) {
-      tap.index = reflected(index);
-      return tap;
+  // Brings the coordinate back to the operand; `any`: where some axis is outside.
+  void fold(Value any) {
+    if (s_.padding == Padding::border) {
+      x_ = b_.select(any, clamped(x_), x_);
+    } else if (s_.padding == Padding::reflection) {
+      x_ = reflected(x_);
     }
-    const Value last = b.dim_value(extent - 1, DType::i64);
-    tap.index = b.clamp(b.integer(DType::i64, 0), index, last);
-    if (padding == Padding::zeros) tap.inside = b.compare(tap.index, index, CompareDirection::eq);
+    base_ = s_.mode == Mode::nearest ? x_ : b_.floor(x_);
+    part_ = b_.subtract(x_, base_);
+  }
+
+  int64_t taps() const { return s_.mode == Mode::nearest ? 1 : s_.mode == Mode::linear ? 2 : 4; }
+
+  struct Tap {
+    Value index;   // i64, inside
+    Value inside;  // padding of zeros only
+    Value weight;  // absent for nearest
+  };
+  Tap tap(int64_t i) {
+    const int64_t offset = s_.mode == Mode::cubic ? i - 1 : i;
+    Value at = offset == 0 ? base_ : b_.add(base_, number(static_cast<double>(offset)));
+    Tap tap;
+    if (s_.padding == Padding::zeros) {
+      tap.inside = b_.logical_and(b_.compare(at, number(0), CompareDirection::ge),
+                                  b_.compare(at, sized(extent_ - 1), CompareDirection::le));
+    } else if (s_.padding == Padding::reflection) {
+      at = reflected(at);
+    }
+    tap.index = b_.convert(clamped(at), DType::i64);
+    if (s_.mode == Mode::linear) tap.weight = i == 0 ? b_.subtract(number(1), part_) : part_;
+    if (s_.mode == Mode::cubic) tap.weight = cubic_weight(i);
     return tap;
   }
 
-  // The whole part of a position; what is far outside stays so without overflow.
-  Value whole(Value floor) {
-    const DType dtype = b.dtype(floor);
-    return b.convert(b.clamp(b.scalar(dtype, -1e9), floor, b.scalar(dtype, 1e9)), DType::i64);
+ private:
+  Value number(double value) { return b_.broadcast_to(b_.scalar(dtype(), value), shape_); }
+  Value sized(Dim value) { return b_.broadcast_to(b_.dim_value(value, dtype()), shape_); }
+  DType dtype() { return x_ ? b_.dtype(x_) : DType::f32; }
+  Value clamped(Value x) { return b_.minimum(b_.maximum(x, number(0)), sized(extent_ - 1)); }
+
+  // Mirrored at the ends as often as it takes.
+  Value reflected(Value x) {
+    const Value range = b_.subtract(high_, low_);
+    const auto from = [&](Value distance, Value near, Value far, bool below) {
+      const Value turns = b_.floor(b_.divide(distance, range));
+      const Value rest = b_.subtract(distance, b_.multiply(turns, range));
+      const Value half = b_.multiply(turns, number(0.5));
+      const Value even = b_.compare(half, b_.floor(half), CompareDirection::eq);
+      const Value forward = below ? b_.add(near, rest) : b_.subtract(near, rest);
+      const Value backward = below ? b_.subtract(far, rest) : b_.add(far, rest);
+      return b_.select(even, forward, backward);
+    };
+    const Value below = from(b_.subtract(low_, x), low_, high_, true);
+    const Value above = from(b_.subtract(x, high_), high_, low_, false);
+    return b_.select(b_.compare(x, low_, CompareDirection::lt), below,
+                     b_.select(b_.compare(x, high_, CompareDirection::gt), above, x));
   }
+
+  Value cubic_weight(int64_t i) {
+    constexpr double kA = -0.75;
+    const double shift[] = {1, 0, -1, -2};
+    Value d = b_.add(part_, number(shift[i]));
+    if (i >= 2) d = b_.negate(d);
+    // c3 d^3 + c2 d^2 + c1 d + c0
+    const bool near = i == 1 || i == 2;
+    const double c[] = {near ? 1 : -4 * kA, near ? 0 : 8 * kA, near ? -(kA + 3) : -5 * kA, near ? kA + 2 : kA};
+    Value w = number(c[3]);
+    for (int64_t k = 2; k >= 0; --k) w = b_.add(b_.multiply(w, d), number(c[k]));
+    return w;
+  }
+
+  Builder& b_;
+  Sampling s_;
+  Dim extent_;
+  Dims shape_;
+  Value x_, low_, high_, outside_, base_, part_;
 };
 
-// Keys' kernel with a = -0.75, at a distance below 1 and between 1 and 2.
-Value cubic_near(Builder& b, Value d) {
-  const Value inner = b.subtract(b.multiply(d, b.like(d, 1.25)), b.like(d, 2.25));
-  return b.add(b.multiply(b.multiply(inner, d), d), b.like(d, 1));
-}
-Value cubic_far(Builder& b, Value d) {
-  constexpr double kA = -0.75;
-  Value sum = b.subtract(b.multiply(d, b.like(d, kA)), b.like(d, 5 * kA));
-  sum = b.add(b.multiply(sum, d), b.like(d, 8 * kA));
-  return b.subtract(b.multiply(sum, d), b.like(d, 4 * kA));
-}
-
-std::vector<Tap> taps_of(Axis& axis, Value x, Mode mode) {
-  Builder& b = axis.b;
-  const Value position = axis.position(x);
-  const auto at = [&](Value index, int64_t shift) {
-    return shift == 0 ? index : b.add(index, axis.wide(shift, DType::i64));
-  };
-  if (mode == Mode::nearest) return {axis.mapped(axis.whole(b.round_nearest_even(position)), {})};
-  const Value floor = b.floor(position), index = axis.whole(floor);
-  const Value after = b.subtract(position, floor), before = b.subtract(b.like(after, 1), after);
-  if (mode == Mode::linear) return {axis.mapped(index, before), axis.mapped(at(index, 1), after)};
-  const Value one = b.like(after, 1);
-  return {axis.mapped(at(index, -1), cubic_far(b, b.add(after, one))), axis.mapped(index, cubic_near(b, after)),
-          axis.mapped(at(index, 1), cubic_near(b, before)),
-          axis.mapped(at(index, 2), cubic_far(b, b.add(before, one)))};
-}
-
-// x [n, c, elements] at indices [n, points]: [n, c, points].
-Value pick(Builder& b, Value x, Value indices) {
+// x [n, c, s], positions [n, p] -> [n, c, p]
+Value pick(Builder& b, Value x, Value positions) {
   ir::GatherAttributes gather;
-  gather.offset_dims = {1};
-  gather.collapsed_slice_dims = {2};
   gather.operand_batching_dims = {0};
   gather.start_indices_batching_dims = {0};
+  gather.collapsed_slice_dims = {2};
+  gather.offset_dims = {1};
   gather.start_index_map = {2};
   gather.index_vector_dim = 2;
   gather.slice_sizes = {1, b.shape(x)[1], 1};
-  return b.gather(x, indices, std::move(gather));
+  return b.gather(x, positions, std::move(gather));
 }
 
-// The sum over all choices of one tap an axis.
-Value sample(Builder& b, Value x, const std::vector<std::vector<Tap>>& axes, const Dims& input, const Dims& points) {
-  const Dims result{points[0], b.shape(x)[1], points[1]};
-  std::vector<size_t> choice(axes.size(), 0);
-  const auto combine = [&](Value (Builder::*fn)(Value, Value), Value p, Value q) {
-    return !p ? q : !q ? p : (b.*fn)(p, q);
-  };
-  const auto across = [&](Value v) { return b.broadcast_in_dim(v, result, {0, 2}); };
-  Value sum;
-  for (;;) {
-    Value index, inside, weight;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const Tap& tap = axes[i][choice[i]];
-      if (index) index = b.multiply(index, b.broadcast_in_dim(b.dim_value(input[i], DType::i64), points, {}));
-      index = combine(&Builder::add, index, tap.index);
-      inside = combine(&Builder::logical_and, inside, tap.inside);
-      weight = combine(&Builder::multiply, weight, tap.weight);
-    }
-    Value value = pick(b, x, index);
-    if (inside) value = b.select(across(inside), value, b.like(value, 0));
-    if (weight) value = b.multiply(value, across(weight));
-    sum = sum ? b.add(sum, value) : value;
-    size_t i = axes.size();
-    while (i > 0 && ++choice[i - 1] == axes[i - 1].size()) choice[--i] = 0;
-    if (i == 0) return sum;
-  }
-}
-
-// X [n, c, spatial...], grid [n, out..., k] with the last axis of the input first.
 void grid_sample(OpContext& op) {
-  const Mode mode = mode_of(op);
-  const Padding padding = padding_of(op);
-  const bool align = op.attribute_int("align_corners", 0) != 0;
+  const Sampling sampling = read_sampling(op);
   require_float(op, 1);
-  const int64_t rank = op.rank(0);
-  op.check(rank >= 3 && op.rank(1) == rank, "X and grid must have one rank of 3 or more, have ", rank, " and ",
+  const int64_t rank = op.rank(0), axes = rank - 2;
+  op.check(axes >= 1 && op.rank(1) == rank, "operand and grid must have one rank of 3 or more, have ", rank, " and ",
            op.rank(1));
+  if (sampling.mode != Mode::nearest) require_float(op, 0);
   Builder& b = op.build();
-  const DType dtype = op.dtype(0), inner = dtype == DType::f64 ? DType::f64 : DType::f32;
-  // What is only picked needs no arithmetic.
-  const Value x = mode == Mode::nearest ? op.input(0) : b.convert(op.input(0), inner);
-  const Value grid = b.convert(op.input(1), inner);
-  const Dims input = spatial_extents(op.shape(0)), grid_shape = op.shape(1);
-  const size_t n = input.size();
-  require_eq(grid_shape.back(), static_cast<int64_t>(n), "GridSample: coordinates of a point and spatial axes");
-  require_eq(grid_shape[0], op.shape(0)[0], "GridSample: batches of X and grid");
-  const Dims out(grid_shape.begin() + 1, grid_shape.end() - 1), points{grid_shape[0], product(out)};
-  std::vector<std::vector<Tap>> axes;
-  for (size_t i = 0; i < n; ++i) {
-    require(less(0, input[i]), "GridSample: an empty axis has nothing to sample");
-    const int64_t at = static_cast<int64_t>(n - 1 - i);
-    const Value coordinate = b.reshape(b.slice_axis(grid, rank - 1, at, at + 1), points);
-    Axis axis{b, input[i], align, padding, points};
-    axes.push_back(taps_of(axis, coordinate, mode));
+  const Dims shape = op.shape(0), grid_shape = op.shape(1);
+  require_eq(grid_shape[0], shape[0], "GridSample: batch of operand and grid");
+  require_eq(grid_shape.back(), axes, "GridSample: coordinates of a point");
+  const Dims spatial(shape.begin() + 2, shape.end()), out(grid_shape.begin() + 1, grid_shape.end() - 1);
+  const Dim points = product(out);
+  const DType inner = op.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
+  const Value grid = b.reshape(b.convert(op.input(1), DType::f32), {shape[0], points, axes});
+  const bool half = is_half(op.dtype(0)) && sampling.mode != Mode::nearest;
+  const Value x = b.reshape(half ? b.convert(op.input(0), inner) : op.input(0), {shape[0], shape[1], product(spatial)});
+  std::vector<Axis> axis;
+  Value any;
+  for (int64_t i = 0; i < axes; ++i) {  // a point's first coordinate belongs to the last axis
+    const int64_t at = axes - 1 - i;
+    axis.emplace_back(b, sampling, spatial[static_cast<size_t>(i)], b.squeeze(b.slice_axis(grid, 2, at, at + 1), {2}));
+    any = any ? b.logical_or(any, axis.back().outside()) : axis.back().outside();
   }
-  const Value flat = b.reshape(x, {points[0], op.shape(0)[1], product(input)});
-  const Value y = sample(b, flat, axes, input, points);
-  Dims shape{points[0], op.shape(0)[1]};
-  shape.insert(shape.end(), out.begin(), out.end());
-  op.output(0, b.convert(b.reshape(y, shape), dtype));
+  std::vector<std::vector<Axis::Tap>> taps;
+  int64_t count = 1;
+  for (Axis& a : axis) {
+    a.fold(any);
+    taps.emplace_back();
+    for (int64_t i = 0; i < a.taps(); ++i) taps.back().push_back(a.tap(i));
+    count *= a.taps();
+  }
+  Value sum;
+  for (int64_t combination = 0; combination < count; ++combination) {
+    Value index, inside, weight;
+    int64_t rest = combination;
+    for (size_t i = 0; i < taps.size(); ++i) {
+      const Axis::Tap& tap = taps[i][static_cast<size_t>(rest % axis[i].taps())];
+      rest /= axis[i].taps();
+      const Value length = b.broadcast_to(b.dim_value(spatial[i], DType::i64), b.shape(tap.index));
+      index = index ? b.add(b.multiply(index, length), tap.index) : tap.index;
+      if (tap.inside) inside = inside ? b.logical_and(inside, tap.inside) : tap.inside;
+      if (tap.weight) weight = weight ? b.multiply(weight, tap.weight) : tap.weight;
+    }
+    Value y = pick(b, x, b.expand_dims(index, {2}));
+    const auto wide = [&](Value v) { return b.broadcast_in_dim(v, b.shape(y), {0, 2}); };
+    if (inside) y = b.select(wide(inside), y, b.like(y, 0));
+    if (weight) y = b.multiply(y, wide(b.convert(weight, inner)));
+    sum = sum ? b.add(sum, y) : y;
+  }
+  Dims result{shape[0], shape[1]};
+  result.insert(result.end(), out.begin(), out.end());
+  op.output(0, b.reshape(b.convert(sum, op.dtype(0)), result));
 }
 
-// theta [n, k, k + 1] times (x, y, [z,] 1) at the centres (or with align_corners the corners) of an even grid.
+// theta [n, d, d + 1], size [n, c, spatial...] -> [n, spatial..., d]
 void affine_grid(OpContext& op) {
   const bool align = op.attribute_int("align_corners", 0) != 0;
   require_float(op, 0);
-  Builder& b = op.build();
   const Dims size = op.require_dims(1);
   op.check(size.size() == 4 || size.size() == 5, "size must have 4 or 5 entries, has ", size.size());
-  const size_t n = size.size() - 2;
-  const DType dtype = op.dtype(0), inner = dtype == DType::f64 ? DType::f64 : DType::f32;
-  const Dims out = spatial_extents(size);
-  std::vector<Value> coordinates;  // x first
-  Dims wide = out;
-  wide.emplace_back(1);
-  for (size_t i = n; i-- > 0;) {
-    const Dims shape{out[i]};
-    const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, inner), shape, {}); };
-    const Value index = b.iota(inner, shape, 0);
-    // (2 i + 1) / extent - 1, or 2 i / (extent - 1) - 1
-    const Value doubled = b.multiply(index, number(2));
-    const Value scaled =
-        align ? b.divide(doubled, number(max(out[i] - 1, 1))) : b.divide(b.add(doubled, number(1)), number(out[i]));
-    coordinates.push_back(b.broadcast_in_dim(b.subtract(scaled, number(1)), wide, {static_cast<int64_t>(i)}));
+  Builder& b = op.build();
+  const DType dtype = op.dtype(0), inner = is_half(dtype) ? DType::f32 : dtype;
+  const Dims spatial(size.begin() + 2, size.end());
+  const int64_t axes = static_cast<int64_t>(spatial.size());
+  const Value ones = b.splat(inner, 1, spatial);
+  // Points from -1 to 1: their centres, or with align_corners the outermost at the ends.
+  std::vector<Value> columns;
+  for (int64_t i = axes - 1; i >= 0; --i) {
+    const Dim extent = spatial[static_cast<size_t>(i)];
+    const Value place = b.iota(inner, {extent}, 0);
+    const auto number = [&](Value v) { return b.broadcast_to(v, {extent}); };
+    const Value length = b.dim_value(extent, inner);
+    Value x;
+    if (align) {
+      const Value steps = b.maximum(b.subtract(length, b.scalar(inner, 1)), b.scalar(inner, 1));
+      const Value step = b.divide(b.scalar(inner, 2), steps);
+      x = b.add(b.multiply(place, number(step)), number(b.scalar(inner, -1)));
+    } else {
+      const Value doubled = b.add(b.multiply(place, b.like(place, 2)), b.like(place, 1));
+      x = b.subtract(b.divide(doubled, number(length)), b.like(place, 1));
+    }
+    columns.push_back(b.expand_dims(b.broadcast_in_dim(x, spatial, {i}), {axes}));
   }
-  coordinates.push_back(b.splat(inner, 1, wide));
-  const Value points = b.concatenate(std::move(coordinates), static_cast<int64_t>(n));
-  const Value flat = b.reshape(points, {product(out), static_cast<int64_t>(n + 1)});
+  columns.push_back(b.expand_dims(ones, {axes}));
+  const Dim points = product(spatial);
+  const Value grid = b.reshape(b.concatenate(std::move(columns), axes), {points, axes + 1});
   ir::DotGeneralAttributes dot;
   dot.dtype = inner;
   dot.lhs_contracting = {2};
   dot.rhs_contracting = {1};
-  const Value product_of = b.dot_general(b.convert(op.input(0), inner), flat, std::move(dot));  // [n, k, points]
-  Dims shape{size[0]};
-  shape.insert(shape.end(), out.begin(), out.end());
-  shape.emplace_back(static_cast<int64_t>(n));
-  op.output(0, b.convert(b.reshape(b.transpose(product_of, {0, 2, 1}), shape), dtype));
+  const Value y = b.transpose(b.dot_general(b.convert(op.input(0), inner), grid, std::move(dot)), {0, 2, 1});
+  Dims shape{op.shape(0)[0]};
+  shape.insert(shape.end(), spatial.begin(), spatial.end());
+  shape.push_back(axes);
+  op.output(0, b.reshape(b.convert(y, dtype), shape));
 }
 
 }  // namespace
 
 void register_grid_sample(Registry& r) {
   r.add("GridSample", {16, 20, 22}, grid_sample);
-  r.add("AffineGrid", {20}, affine_grid);
   r.add("GridSample", {1}, grid_sample, kMicrosoft);
+  r.add("AffineGrid", {20}, affine_grid);
 }
 
 }  // namespace transmuter::ops
