@@ -121,6 +121,15 @@ void swish(OpContext& op) {
   op.output(0, ir::silu(op.build(), op.input(0), alpha));
 }
 
+void swiglu(OpContext& op) {
+  const float alpha = op.attribute_float("alpha", 1.0F);
+  require_float(op, 0);
+  require_same_dtype(op, 0, 1);
+  Builder& b = op.build();
+  const Value gate = ir::silu(b, op.input(0), alpha), value = op.input(1);
+  op.output(0, b.multiply(gate, b.broadcast_to(value, b.shape(gate))));
+}
+
 void gelu(OpContext& op) {
   const std::string approximate = op.attribute_string("approximate", "none");
   op.check(approximate == "none" || approximate == "tanh", "approximate must be none or tanh, is ", approximate);
@@ -217,6 +226,7 @@ void register_activation(Registry& r) {
   r.add("Mish", {18, 22}, mish);
   r.add("Gelu", {20}, gelu);
   r.add("Swish", {24}, swish);
+  r.add("SwiGLU", {28}, swiglu);
   r.add("PRelu", {1, 6, 7, 9, 16}, prelu);
   r.add("Clip", {6, 11, 12, 13}, clip);
   r.add("Shrink", {9}, shrink);

@@ -95,12 +95,25 @@ void unique(OpContext& op) {
     if (op.wants_output(i)) op.output(i, results[i]);
 }
 
+// Without max_output_boxes_per_class (or with 0) nothing is chosen.
+void non_max_suppression(OpContext& op) {
+  const bool center = op.attribute_int("center_point_box", 0) != 0;
+  op.check(op.dtype(0) == DType::f32 && op.dtype(1) == DType::f32, "boxes and scores must be float32");
+  Builder& b = op.build();
+  const auto number = [&](size_t i) { return b.reshape(op.input(i), {}); };
+  const Value most = op.has_input(2) ? b.convert(number(2), DType::i64) : b.integer(DType::i64, 0);
+  const Value overlap = op.has_input(3) ? number(3) : b.scalar(DType::f32, 0);
+  const Value least = op.has_input(4) ? number(4) : Value();
+  op.output(0, ir::nms(b, op.input(0), op.input(1), most, overlap, least, center));
+}
+
 }  // namespace
 
 void register_data_dependent(Registry& r) {
   r.add("NonZero", {9, 13}, nonzero);
   r.add("Compress", {9, 11, 28}, compress);
   r.add("Unique", {11, 28}, unique);
+  r.add("NonMaxSuppression", {10, 11}, non_max_suppression);
 }
 
 }  // namespace transmuter::ops

@@ -121,8 +121,34 @@ void pad(OpContext& op) {
   op.output(0, x);
 }
 
+// The middle of each axis, or zeros around it; the odd one is after.
+void center_crop_pad(OpContext& op) {
+  const int64_t rank = op.rank(0);
+  std::vector<int64_t> axes = op.attribute_ints_optional("axes").value_or(std::vector<int64_t>{});
+  if (axes.empty())
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  axes = normalised_axes(op, std::move(axes), rank);
+  const Dims wanted = op.require_dims(1);
+  op.check(wanted.size() == axes.size(), "shape must have ", axes.size(), " entries, has ", wanted.size());
+  Builder& b = op.build();
+  const Value x = op.input(0);
+  const Dims none(static_cast<size_t>(rank), Dim(0));
+  Dims low = none, high = none;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const size_t axis = static_cast<size_t>(axes[i]);
+    require(less_equal(0, wanted[i]), "CenterCropPad: extents must not be negative");
+    const Dim more = wanted[i] - b.shape(x)[axis];
+    low[axis] = floor_div(max(more, 0), 2) - floor_div(max(-more, 0), 2);
+    high[axis] = more - low[axis];
+  }
+  op.output(0, b.pad(x, b.scalar(op.dtype(0), 0), low, high, none));
+}
+
 }  // namespace
 
-void register_pad(Registry& r) { r.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, pad); }
+void register_pad(Registry& r) {
+  r.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, pad);
+  r.add("CenterCropPad", {18}, center_crop_pad);
+}
 
 }  // namespace transmuter::ops

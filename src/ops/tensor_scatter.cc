@@ -1,0 +1,59 @@
+// TensorScatter: rows written into a cache, each sequence of the batch at its own place.
+#include "ops/registry.h"
+#include "ops/support.h"
+
+namespace transmuter::ops {
+namespace {
+
+using ir::Builder;
+using ir::CompareDirection;
+using ir::Value;
+
+// cache [b, ..., max, ...], update [b, ..., s, ...]: rows start_b + i along the axis; circular: modulo max.
+void tensor_scatter(OpContext& op) {
+  const std::string mode = op.attribute_string("mode", "linear");
+  op.check(mode == "linear" || mode == "circular", "mode ", mode, " is not one of the operator's");
+  require_same_dtype(op, 0, 1);
+  const int64_t rank = op.rank(0), axis = op.axis(op.attribute_int("axis", -2), rank);
+  op.check(axis != 0 && op.rank(1) == rank, "the cache and the update must have one rank, the axis must not be the batch");
+  Builder& b = op.build();
+  const Value cache = op.input(0), update = op.input(1);
+  const Dims shape = b.shape(cache);
+  const Dim rows = b.shape(update)[static_cast<size_t>(axis)], capacity = shape[static_cast<size_t>(axis)];
+  require(less_equal(rows, capacity), "TensorScatter: the update has more rows than the cache");
+  if (!op.has_input(2)) {
+    const std::vector<Value> zeros(static_cast<size_t>(rank), b.integer(DType::i64, 0));
+    return op.output(0, b.dynamic_update_slice(cache, update, zeros));
+  }
+  require_index(op, 2);
+  const Dims places{shape[0], capacity};
+  const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, DType::i64), places, {}); };
+  const Value start = b.broadcast_in_dim(b.convert(op.input(2), DType::i64), places, {0});
+  // The row of the update that a place of the cache takes, where that is one.
+  Value row = b.subtract(b.iota(DType::i64, places, 1), start);
+  if (mode == "circular") {
+    row = b.remainder(row, number(capacity));
+    row = b.select(b.compare(row, number(0), CompareDirection::lt), b.add(row, number(capacity)), row);
+  }
+  const Value takes = b.logical_and(b.compare(row, number(0), CompareDirection::ge),
+                                    b.compare(row, number(rows), CompareDirection::lt));
+  ir::GatherAttributes gather;
+  for (int64_t i = 1; i < rank; ++i)
+    if (i != axis) gather.offset_dims.push_back(i);
+  gather.collapsed_slice_dims = {axis};
+  gather.operand_batching_dims = {0};
+  gather.start_indices_batching_dims = {0};
+  gather.start_index_map = {axis};
+  gather.index_vector_dim = 2;
+  gather.slice_sizes = shape;
+  gather.slice_sizes[0] = 1;
+  gather.slice_sizes[static_cast<size_t>(axis)] = 1;
+  const Value spread = b.gather(update, row, std::move(gather));
+  op.output(0, b.select(b.broadcast_in_dim(takes, shape, {0, axis}), spread, cache));
+}
+
+}  // namespace
+
+void register_tensor_scatter(Registry& r) { r.add("TensorScatter", {24}, tensor_scatter); }
+
+}  // namespace transmuter::ops
