@@ -34,7 +34,8 @@ void col2im(OpContext& op) {
   std::vector<Value> indices;
   for (size_t i = 0; i < n; ++i) {
     const int64_t axis = static_cast<int64_t>(i);
-    const Value inside = b.iota(DType::i64, places, axis), which = b.iota(DType::i64, places, axis + static_cast<int64_t>(n));
+    const Value inside = b.iota(DType::i64, places, axis),
+                which = b.iota(DType::i64, places, axis + static_cast<int64_t>(n));
     const auto number = [&](int64_t value) { return b.like(inside, static_cast<double>(value)); };
     const Value at = b.add(b.multiply(inside, number(dilations[i])), b.multiply(which, number(strides[i])));
     indices.push_back(b.reshape(b.subtract(at, number(pads[i])), {count, 1}));

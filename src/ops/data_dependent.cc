@@ -1,4 +1,5 @@
-// NonZero, Compress, Unique: the number of results depends on the data, unless what is known of it settles that.
+// NonZero, Compress, Unique, NonMaxSuppression: the number of results depends on the data, unless what is known of it
+// settles that.
 #include "ir/composites/composites.h"
 #include "ops/known_math.h"
 #include "ops/known_moves.h"

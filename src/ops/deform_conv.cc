@@ -60,7 +60,8 @@ void deform_conv(OpContext& op) {
   require_float(op, 0);
   require_same_dtype(op, 0, 1);
   require_same_dtype(op, 0, 2);
-  op.check(op.rank(0) >= 3 && op.rank(1) == op.rank(0) && op.rank(2) == op.rank(0), "X, W and offset must have one rank");
+  op.check(op.rank(0) >= 3 && op.rank(1) == op.rank(0) && op.rank(2) == op.rank(0),
+           "X, W and offset must have one rank");
   Builder& b = op.build();
   const Geometry g = read_geometry(op);
   const DType dtype = op.dtype(0), inner = dtype == DType::f64 ? DType::f64 : DType::f32;

@@ -28,11 +28,12 @@ Value loss_of(OpContext& op, Value x) {
   require_index(op, 1);
   const Value target = b.convert(op.input(1), DType::i64);
   const Dims shape = b.shape(x), places = b.shape(target);
-  op.check(shape.size() >= 2 && places.size() + 1 == shape.size(), "the target must have one axis fewer than the input");
+  op.check(shape.size() >= 2 && places.size() + 1 == shape.size(),
+           "the target must have one axis fewer than the input");
   std::vector<int64_t> without_classes{0};
   for (int64_t i = 2; i < b.rank(x); ++i) without_classes.push_back(i);
-  const Value hit = b.compare(b.iota(DType::i64, shape, 1), b.broadcast_in_dim(target, shape, without_classes),
-                              CompareDirection::eq);
+  const Value hit =
+      b.compare(b.iota(DType::i64, shape, 1), b.broadcast_in_dim(target, shape, without_classes), CompareDirection::eq);
   const auto at_target = [&](Value v) { return b.reduce(b.select(hit, v, b.like(v, 0)), ir::ReduceKind::add, {1}); };
   Value weight = op.has_input(2) ? at_target(b.broadcast_in_dim(b.convert(op.input(2), b.dtype(x)), shape, {1}))
                                  : b.splat(b.dtype(x), 1, places);

@@ -99,8 +99,7 @@ void stft(OpContext& op) {
   require(less_equal(length, extent), "STFT: the frame is longer than the signal");
   const Dims frames{floor_div(extent - length, step) + 1, length};
   const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, DType::i64), frames, {}); };
-  const Value positions =
-      b.add(b.multiply(b.iota(DType::i64, frames, 0), number(step)), b.iota(DType::i64, frames, 1));
+  const Value positions = b.add(b.multiply(b.iota(DType::i64, frames, 0), number(step)), b.iota(DType::i64, frames, 1));
   const auto cut = [&](Value part) {
     if (!part) return part;
     const Value pieces = framed(b, part, positions);
@@ -116,7 +115,7 @@ DType output_dtype(OpContext& op) {
   return onnx::dtype_of_number(static_cast<int32_t>(op.attribute_int("output_datatype", 1)));
 }
 
-// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n); periodic: n is the size, else one less.
+// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n); periodic: n is the size, else one less (NaN for a single sample).
 void cosine_window(OpContext& op, double a0, double a1, double a2) {
   constexpr double kPi = 3.14159265358979323846;
   const DType dtype = output_dtype(op);
@@ -125,7 +124,7 @@ void cosine_window(OpContext& op, double a0, double a1, double a2) {
   const Dim size = op.require_dim(0);
   require(less_equal(0, size), "window: the size must not be negative");
   const Dims shape{size};
-  const Value period = b.broadcast_in_dim(b.dim_value(max(periodic ? size : size - 1, 1), DType::f64), shape, {});
+  const Value period = b.broadcast_in_dim(b.dim_value(periodic ? size : size - 1, DType::f64), shape, {});
   const Value index = b.iota(DType::f64, shape, 0);
   const Value angle = b.divide(b.multiply(index, b.like(index, 2 * kPi)), period);
   Value y = b.subtract(b.like(angle, a0), b.multiply(b.cosine(angle), b.like(angle, a1)));
@@ -150,7 +149,8 @@ void mel_weights(OpContext& op) {
   std::vector<int64_t> points;
   for (int64_t i = 0; i < bands + 2; ++i) {
     const double hertz = 700 * (std::pow(10.0, (static_cast<double>(i) * step + low) / 2595) - 1);
-    points.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
+    points.push_back(
+        static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
   }
   std::vector<float> weights(static_cast<size_t>(rows * bands), 0.0F);
   const auto set = [&](int64_t row, int64_t band, double value) {

@@ -15,7 +15,8 @@ void tensor_scatter(OpContext& op) {
   op.check(mode == "linear" || mode == "circular", "mode ", mode, " is not one of the operator's");
   require_same_dtype(op, 0, 1);
   const int64_t rank = op.rank(0), axis = op.axis(op.attribute_int("axis", -2), rank);
-  op.check(axis != 0 && op.rank(1) == rank, "the cache and the update must have one rank, the axis must not be the batch");
+  op.check(axis != 0 && op.rank(1) == rank,
+           "the cache and the update must have one rank, the axis must not be the batch");
   Builder& b = op.build();
   const Value cache = op.input(0), update = op.input(1);
   const Dims shape = b.shape(cache);
