@@ -84,20 +84,42 @@ void rotate_heads(OpContext& op, Heads& heads, const CacheStart& start) {
   heads.k = rotate(b, heads.k, cos, sin, interleaved);
 }
 
-// A cache of eight-bit integers: scales for the tensor or for each head and channel.
+// A cache of integers of eight or four bits; scales for the tensor or for each head and channel. Of four bits a byte
+// holds two neighbouring channels, the first in the low half, each 8 more than its value.
 struct CacheCoding {
   Value scale;  // invalid: as it is
   DType dtype = DType::invalid;
+  bool four_bits = false;
 
   Value encode(Builder& b, Value x) const {
     if (!scale) return x;
+    const double least = four_bits ? -8 : -128;
     const Value wide = b.divide(b.convert(x, DType::f32), b.broadcast_to(scale, b.shape(x)));
-    const Value rounded = b.clamp(b.scalar(DType::f32, -128), b.round_nearest_even(wide), b.scalar(DType::f32, 127));
-    return b.convert(rounded, DType::i8);
+    const Value rounded =
+        b.clamp(b.scalar(DType::f32, least), b.round_nearest_even(wide), b.scalar(DType::f32, -least - 1));
+    if (!four_bits) return b.convert(rounded, DType::i8);
+    const Value codes = b.convert(b.add(rounded, b.like(rounded, 8)), DType::u8);
+    Dims pairs = b.shape(codes), packed = pairs;
+    packed[3] = pairs[3] = floor_div(pairs[3], 2);
+    pairs.emplace_back(2);
+    const Value split = b.reshape(codes, pairs);
+    const auto half = [&](int64_t i) { return b.reshape(b.slice_axis(split, 4, i, i + 1), packed); };
+    const Value high = half(1);
+    return b.logical_or(half(0), b.shift_left(high, b.like(high, 4)));
   }
   Value decode(Builder& b, Value x) const {
     if (!scale) return x;
-    return b.convert(b.multiply(b.convert(x, DType::f32), b.broadcast_to(scale, b.shape(x))), dtype);
+    Value wide = x;
+    if (four_bits) {
+      Dims shape = b.shape(x);
+      const Value low = b.logical_and(x, b.like(x, 15)), high = b.shift_right_logical(x, b.like(x, 4));
+      const Value both = b.concatenate({b.expand_dims(low, {4}), b.expand_dims(high, {4})}, 4);
+      shape[3] = shape[3] * 2;
+      wide = b.reshape(both, shape);
+    }
+    wide = b.convert(wide, DType::f32);
+    if (four_bits) wide = b.subtract(wide, b.like(wide, 8));
+    return b.convert(b.multiply(wide, b.broadcast_to(scale, b.shape(wide))), dtype);
   }
 };
 
@@ -107,8 +129,9 @@ CacheCoding read_coding(OpContext& op, const char* attribute, size_t input) {
   coding.dtype = op.dtype(kQuery);
   if (kind == "NONE") return coding;
   op.check(kind == "PER_TENSOR" || kind == "PER_CHANNEL", attribute, " ", kind, " is not one of the operator's");
-  if (const int64_t width = op.attribute_int("kv_cache_bit_width", 8); width != 8)
-    op.unsupported("kv_cache_bit_width ", width);
+  const int64_t width = op.attribute_int("kv_cache_bit_width", 8);
+  if (width != 8 && width != 4) op.unsupported("kv_cache_bit_width ", width);
+  coding.four_bits = width == 4;
   Builder& b = op.build();
   const Value scale = b.convert(op.input(input), DType::f32);
   coding.scale = kind == "PER_TENSOR" ? b.reshape(scale, {1, 1, 1, 1}) : as_rank_4(b, scale);
