@@ -212,6 +212,10 @@ void OpContext::output_constant(size_t i, Tensor tensor) {
   output(i, std::move(traced));
 }
 
+void OpContext::check_all_inputs_read() const {
+  if (inputs_.size() > asked_inputs_) invalid("has ", inputs_.size(), " inputs, takes ", asked_inputs_);
+}
+
 void OpContext::check_all_attributes_read() const {
   for (size_t i = 0; i < read_.size(); ++i) {
     if (!read_[i]) unsupported("attribute ", node_.attributes[i].name, " is not implemented");

@@ -3,6 +3,7 @@
 // name.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -60,8 +61,14 @@ class OpContext {
   ir::Builder& build() { return host_.build(); }
 
   // inputs
-  size_t input_count() const { return inputs_.size(); }  // trailing absent inputs counted as written
-  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
+  size_t input_count() const {  // trailing absent inputs counted as written
+    asked_inputs_ = inputs_.size();
+    return inputs_.size();
+  }
+  bool has_input(size_t i) const {
+    asked_inputs_ = std::max(asked_inputs_, i + 1);
+    return i < inputs_.size() && inputs_[i] != nullptr;
+  }
   ir::Value input(size_t i);  // in the program; Error when absent
   const ir::Type& type(size_t i);
   DType dtype(size_t i) { return type(i).dtype; }
@@ -69,7 +76,10 @@ class OpContext {
   int64_t rank(size_t i) { return type(i).rank(); }
   const Tensor* constant(size_t i);  // concrete bytes of an initializer or Constant; null otherwise
   const Known& known(size_t i);      // kind none when nothing is known (never breaks)
-  const TracedPtr& traced(size_t i) { return inputs_.at(i); }
+  const TracedPtr& traced(size_t i) {
+    asked_inputs_ = std::max(asked_inputs_, i + 1);
+    return inputs_.at(i);
+  }
   ir::Value value_of(Traced& traced) { return host_.materialise(traced); }  // of an item of a sequence
 
   // These break when the value cannot be known.
@@ -131,6 +141,7 @@ class OpContext {
   // The tracer's side.
   std::vector<TracedPtr>& outputs() { return outputs_; }
   void check_all_attributes_read() const;
+  void check_all_inputs_read() const;  // Error where the node has more inputs than the lowering asked about
 
  private:
   TraceHost& host_;
@@ -138,6 +149,7 @@ class OpContext {
   std::vector<TracedPtr> inputs_;
   std::vector<TracedPtr> outputs_;
   std::vector<bool> read_;
+  mutable size_t asked_inputs_ = 0;
 };
 
 }  // namespace transmuter::ops

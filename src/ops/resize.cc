@@ -159,6 +159,7 @@ void resize_op(OpContext& op) {
 
 // Scales: attributes of height and width in opset 1, a list in 7, an input in 9.
 void upsample(OpContext& op) {
+  op.check(op.version() < 10, "was removed in opset 10 in favour of Resize");
   ir::ResizeAttributes resize = identity_of(op);
   resize.mode = pick(op, "mode", kModes);
   resize.coordinates = Coordinates::asymmetric;
@@ -180,7 +181,7 @@ void upsample(OpContext& op) {
 
 void register_resize(Registry& r) {
   r.add("Resize", {10, 11, 13, 18, 19}, resize_op);
-  r.add("Upsample", {1, 7, 9, 10}, upsample);
+  r.add("Upsample", {1, 7, 9}, upsample);
 }
 
 }  // namespace transmuter::ops

@@ -191,6 +191,9 @@ void Tracer::trace_node(const onnx::Node& node) {
     throw Error(ErrorCode::unsupported,
                 str("operator ", node.domain.empty() ? "" : node.domain + ".", node.op_type, " is not implemented"));
   }
+  if (node.domain.empty() && node.version < op->versions.front())
+    throw Error(ErrorCode::invalid_model, str(node.op_type, " needs opset ", op->versions.front(),
+                                              " or later, the model has opset ", node.version));
   if (op->host && (!op->lower || opaque)) return run_eagerly(node, inputs, "an operator on host values");
   if (opaque && !options_.inputs_are_constants) return run_eagerly(node, inputs, "a value that no program holds");
   lower(node, *op, inputs);
@@ -221,6 +224,7 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
       return run_eagerly(node, kept, str("needs the value of input ", need.input));
     }
     context.check_all_attributes_read();
+    context.check_all_inputs_read();
     in_use_.resize(in_use);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       TracedPtr traced = context.outputs()[i];
