@@ -1,12 +1,16 @@
 #include "base/thread_pool.h"
 
-#include <pthread.h>
-#include <pthreadpool.h>
 #include <sched.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace transmuter {
 namespace {
@@ -47,42 +51,130 @@ int usable_cores() {
   return count < 1 ? 1 : count;
 }
 
-struct Region {
-  void (*call)(void*, int64_t, int64_t);
-  void* context;
-};
+// How long a thread looks for work (or for the last range to end) before it lets the processor go. About the longest
+// pause between two kernels of a run.
+constexpr auto kSpin = std::chrono::microseconds(30);
 
-void run_range(void* region_pointer, size_t begin, size_t length) {
-  const Region& region = *static_cast<const Region*>(region_pointer);
-  inside_region = true;
-  region.call(region.context, static_cast<int64_t>(begin), static_cast<int64_t>(begin + length));
-  inside_region = false;
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until `ready()`; false when kSpin has passed first.
+template <class Ready>
+bool spin_until(const Ready& ready) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
 }
 
 }  // namespace
 
+// Ranges of the region in progress are claimed one at a time from `ticket`: the region's number in the high half, the
+// next range in the low half. A thread that holds a claimed range keeps the region alive, so what describes the region
+// is read only after a claim. A worker that wakes late finds another number or no range left and touches nothing: the
+// caller never waits for threads, only for ranges, and does them all itself when no other core is free.
 struct ThreadPool::Impl {
-  pthreadpool_t pool = nullptr;
+  std::atomic<uint64_t> ticket{0};
+  std::atomic<uint32_t> count{0};     // ranges of the region; written before the ticket
+  std::atomic<uint32_t> finished{0};  // ranges done
+  std::atomic<uint32_t> wake{0};      // grows with every region: what sleeping workers wait on
+  std::atomic<int> sleeping{0};
+  std::atomic<bool> stop{false};
+  std::mutex region;  // held by the caller whose region it is
+
+  void (*call)(void*, int64_t, int64_t) = nullptr;
+  void* context = nullptr;
+  int64_t n = 0, grain = 1;
+
+  std::vector<std::thread> workers;
+
+  static uint32_t number(uint64_t t) { return static_cast<uint32_t>(t >> 32); }
+  static uint32_t index(uint64_t t) { return static_cast<uint32_t>(t); }
+
+  bool has_work() const {
+    return index(ticket.load(std::memory_order_acquire)) < count.load(std::memory_order_relaxed);
+  }
+
+  // Does ranges of the region in progress until none is left to claim.
+  void help() {
+    inside_region = true;
+    uint64_t seen = ticket.load(std::memory_order_acquire);
+    while (index(seen) < count.load(std::memory_order_acquire)) {
+      if (!ticket.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      const int64_t begin = static_cast<int64_t>(index(seen)) * grain;
+      call(context, begin, begin + grain < n ? begin + grain : n);
+      finished.fetch_add(1, std::memory_order_acq_rel);
+      seen = ticket.load(std::memory_order_acquire);
+    }
+    inside_region = false;
+  }
+
+  void work() {
+    for (;;) {
+      const uint32_t before = wake.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_acquire)) return;
+      help();
+      if (spin_until([&] { return has_work() || stop.load(std::memory_order_relaxed); })) continue;
+      sleeping.fetch_add(1, std::memory_order_seq_cst);
+      if (wake.load(std::memory_order_seq_cst) == before && !stop.load()) wake.wait(before);
+      sleeping.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
+
+  void announce() {
+    wake.fetch_add(1, std::memory_order_seq_cst);
+    if (sleeping.load(std::memory_order_seq_cst) > 0) wake.notify_all();
+  }
 };
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   threads_ = threads > 0 ? threads : usable_cores();
-  if (threads_ == 1) return;
-  impl_->pool = pthreadpool_create(static_cast<size_t>(threads_));
-  if (!impl_->pool) threads_ = 1;  // the system gives no threads: everything runs in the caller
+  try {
+    for (int i = 1; i < threads_; ++i) impl_->workers.emplace_back([impl = impl_.get()] { impl->work(); });
+  } catch (const std::system_error&) {
+    threads_ = static_cast<int>(impl_->workers.size()) + 1;  // the system gives no more
+  }
 }
 
-ThreadPool::~ThreadPool() { pthreadpool_destroy(impl_->pool); }
+ThreadPool::~ThreadPool() {
+  impl_->stop.store(true, std::memory_order_seq_cst);
+  impl_->announce();
+  for (std::thread& worker : impl_->workers) worker.join();
+}
 
-// The library lets one region run at a time (its callers queue on a mutex).
 void ThreadPool::run(int64_t n, int64_t grain, void (*call)(void*, int64_t, int64_t), void* context) {
-  if (inside_region) {
+  // Smaller ranges than 32 bits can count do not occur: a larger grain would give the same results.
+  const int64_t ranges = (n + grain - 1) / grain;
+  std::unique_lock<std::mutex> mine(impl_->region, std::defer_lock);
+  if (inside_region || ranges > INT32_MAX || !mine.try_lock()) {
+    // Another caller has the workers: this one goes on by itself rather than wait.
     for (int64_t begin = 0; begin < n; begin += grain) call(context, begin, begin + grain < n ? begin + grain : n);
     return;
   }
-  Region region{call, context};
-  pthreadpool_parallelize_1d_tile_1d(impl_->pool, run_range, &region, static_cast<size_t>(n),
-                                     static_cast<size_t>(grain), 0);
+  Impl& pool = *impl_;
+  // With every range of the last region done and the ticket exhausted, no worker reads any of this.
+  pool.call = call;
+  pool.context = context;
+  pool.n = n;
+  pool.grain = grain;
+  pool.finished.store(0, std::memory_order_relaxed);
+  const uint32_t next = Impl::number(pool.ticket.load(std::memory_order_relaxed)) + 1;
+  pool.count.store(0, std::memory_order_release);
+  pool.ticket.store(uint64_t{next} << 32, std::memory_order_release);
+  pool.count.store(static_cast<uint32_t>(ranges), std::memory_order_release);
+  pool.announce();
+  pool.help();
+  auto done = [&] { return pool.finished.load(std::memory_order_acquire) == static_cast<uint32_t>(ranges); };
+  while (!spin_until(done)) std::this_thread::yield();
 }
 
 }  // namespace transmuter
