@@ -96,6 +96,15 @@ void unique(OpContext& op) {
     if (op.wants_output(i)) op.output(i, results[i]);
 }
 
+// com.microsoft's: values in the order in which they come first, where each element's value is, counts.
+void unique_in_order(OpContext& op) {
+  op.check(op.rank(0) == 1, "the input must have rank 1, has ", op.rank(0));
+  const std::vector<Value> results = ir::unique(op.build(), op.input(0), -1, false);
+  op.output(0, results[0]);
+  if (op.wants_output(1)) op.output(1, results[2]);
+  if (op.wants_output(2)) op.output(2, results[3]);
+}
+
 // Without max_output_boxes_per_class (or with 0) nothing is chosen.
 void non_max_suppression(OpContext& op) {
   const bool center = op.attribute_int("center_point_box", 0) != 0;
@@ -114,6 +123,7 @@ void register_data_dependent(Registry& r) {
   r.add("NonZero", {9, 13}, nonzero);
   r.add("Compress", {9, 11, 28}, compress);
   r.add("Unique", {11, 28}, unique);
+  r.add("Unique", {1}, unique_in_order, kMicrosoft);
   r.add("NonMaxSuppression", {10, 11}, non_max_suppression);
 }
 

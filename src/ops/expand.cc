@@ -119,7 +119,7 @@ void trilu(OpContext& op) {
 }
 
 void integer_range(OpContext& op, DType dtype) {
-  const Dim start = op.require_dim(0), limit = op.require_dim(1), delta = op.require_dim(2);
+  const Dim start = op.require_dim(0), limit = op.require_dim(1), delta = op.has_input(2) ? op.require_dim(2) : Dim(1);
   op.check(!provably_eq(delta, 0), "delta is 0");
   const bool up = decide_lt(0, delta, "Range: sign of delta");
   const Dim count = up ? ceil_div(limit - start, delta) : ceil_div(start - limit, -delta);
@@ -135,7 +135,7 @@ void float_range(OpContext& op, DType dtype) {
     op.check(values.size() == 1, "input ", i, " must hold one number, has ", values.size());
     return values[0];
   };
-  const Real start = one(0), limit = one(1), delta = one(2);
+  const Real start = one(0), limit = one(1), delta = op.has_input(2) ? one(2) : Real(1.0);
   op.check(!delta.is_constant() || delta.hint() != 0, "delta is 0");
   const RealDType wide = RealDType::f64;  // the count is that of exact arithmetic
   const Real span = real_binary(RealOp::sub, limit, start, wide);
@@ -151,7 +151,8 @@ void float_range(OpContext& op, DType dtype) {
 void range(OpContext& op) {
   require_numeric(op, 0);
   require_same_dtype(op, 0, 1);
-  require_same_dtype(op, 0, 2);
+  // com.microsoft's may leave the step out.
+  if (op.has_input(2) || op.node().domain != kMicrosoft) require_same_dtype(op, 0, 2);
   const DType dtype = op.dtype(0);
   if (is_float(dtype)) return float_range(op, dtype);
   if (op.version() >= 27) op.ignore_attributes({"stash_type"});  // for half floats only
@@ -166,7 +167,9 @@ void register_expand(Registry& r) {
   r.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, constant_of_shape);
   r.add("EyeLike", {9, 22}, eye_like);
   r.add("Trilu", {14}, trilu);
+  r.add("Trilu", {1}, trilu, kMicrosoft);
   r.add("Range", {11, 27}, range);
+  r.add("Range", {1}, range, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

@@ -144,7 +144,10 @@ void gather_elements(OpContext& op) {
 
 void gather_nd(OpContext& op) {
   const int64_t batch = op.version() >= 12 ? op.attribute_int("batch_dims", 0) : 0;
-  op.check(op.dtype(1) == DType::i64, "indices must be int64, are ", name(op.dtype(1)));
+  if (op.node().domain == kMicrosoft)
+    require_index(op, 1);
+  else
+    op.check(op.dtype(1) == DType::i64, "indices must be int64, are ", name(op.dtype(1)));
   const Dims data = op.shape(0), indices = op.shape(1);
   const int64_t rank = op.rank(0), last = op.rank(1) - 1;
   op.check(last >= 0, "indices must have an axis");
@@ -176,6 +179,7 @@ void register_gather(Registry& r) {
   r.add("Gather", {1, 11, 13}, gather);
   r.add("GatherElements", {11, 13}, gather_elements);
   r.add("GatherND", {11, 12, 13}, gather_nd);
+  r.add("GatherND", {1}, gather_nd, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

@@ -66,15 +66,26 @@ Value extend_axis(Builder& b, Value x, int64_t axis, Mode mode, Dim low, Dim hig
   return take(b, x, axis, source_positions(b, mode, extent, low, low + extent + high));
 }
 
+// com.microsoft's is as that of opset 11, its pads may be a row.
+bool has_inputs(const OpContext& op) { return op.version() >= 11 || op.node().domain == kMicrosoft; }
+
 Dims read_pads(OpContext& op) {
-  if (op.version() >= 11) return op.require_dims(1);
+  if (has_inputs(op) && op.rank(1) == 2) {
+    require_eq(op.shape(1)[0], 1, "Pad: rows of the pads");
+    const Known row = reshape_known(op.require_known(1), {op.shape(1)[1]});
+    op.check(row.kind == Known::Kind::elements, "pads of rank 2 must be a short row");
+    Dims pads;
+    for (const Scalar& s : row.elements) pads.push_back(s.dim);
+    return pads;
+  }
+  if (has_inputs(op)) return op.require_dims(1);
   const std::vector<int64_t> pads = op.attribute_ints(op.version() < 2 ? "paddings" : "pads");
   return Dims(pads.begin(), pads.end());
 }
 
 Value padding_value(OpContext& op) {
   Builder& b = op.build();
-  if (op.version() < 11) return b.scalar(op.dtype(0), op.attribute_float("value", 0.0F));
+  if (!has_inputs(op)) return b.scalar(op.dtype(0), op.attribute_float("value", 0.0F));
   if (!op.has_input(2)) return b.scalar(op.dtype(0), 0);
   require_same_dtype(op, 0, 2);
   return b.reshape(op.input(2), {});
@@ -104,7 +115,7 @@ void pad(OpContext& op) {
     if (!changes) return op.output(0, op.traced(0));
     return op.output(0, b.pad(op.input(0), value, low, high, Dims(rank, Dim(0))));
   }
-  if (op.version() < 11) op.ignore_attributes({"value"});  // of constant mode
+  if (!has_inputs(op)) op.ignore_attributes({"value"});  // of constant mode
   if (!changes) return op.output(0, op.traced(0));
   Value x = op.input(0);
   for (size_t axis = 0; axis < rank; ++axis) {
@@ -148,6 +159,7 @@ void center_crop_pad(OpContext& op) {
 
 void register_pad(Registry& r) {
   r.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, pad);
+  r.add("Pad", {1}, pad, kMicrosoft);
   r.add("CenterCropPad", {18}, center_crop_pad);
 }
 
