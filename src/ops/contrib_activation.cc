@@ -35,8 +35,8 @@ void scaled_silu(OpContext& op) {
   Builder& b = op.build();
   const DType dtype = op.dtype(0), inner = is_half(dtype) ? DType::f32 : dtype;
   const Value x = b.convert(op.input(0), inner);
-  const Value scale = op.has_input(1) ? b.broadcast_to(b.convert(b.reshape(op.input(1), {}), inner), b.shape(x))
-                                      : b.like(x, alpha);
+  const Value scale =
+      op.has_input(1) ? b.broadcast_to(b.convert(b.reshape(op.input(1), {}), inner), b.shape(x)) : b.like(x, alpha);
   const auto rounded = [&](Value v) { return b.convert(b.convert(v, dtype), inner); };
   const Value z = rounded(b.multiply(x, scale));
   op.output(0, b.convert(b.multiply(z, rounded(b.logistic(z))), dtype));

@@ -31,8 +31,8 @@ void parametric_softplus(OpContext& op) {
   const float alpha = op.attribute_float("alpha", 1.0F), beta = op.attribute_float("beta", 1.0F);
   require_float(op, 0);
   Builder& b = op.build();
-  op.output(0, in_single(b, op.input(0),
-                         [&](Value x) { return scaled(b, softplus_of(b, scaled(b, x, beta)), alpha); }));
+  op.output(0,
+            in_single(b, op.input(0), [&](Value x) { return scaled(b, softplus_of(b, scaled(b, x, beta)), alpha); }));
 }
 
 // alpha * tanh(beta * x)

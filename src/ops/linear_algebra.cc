@@ -37,8 +37,8 @@ Round pivoted(Builder& b, Value a, Value k) {
   const Value found = b.reduce_keep(b.select(hit, place, far), ir::ReduceKind::min, {1});  // [b, 1, 1]
   // All NaN: the row stays.
   const Value own = b.broadcast_in_dim(k, b.shape(found), {});
-  const Value exists = b.compare(found, b.broadcast_in_dim(b.dim_value(shape[1], DType::i64), b.shape(found), {}),
-                                 CompareDirection::lt);
+  const Value exists =
+      b.compare(found, b.broadcast_in_dim(b.dim_value(shape[1], DType::i64), b.shape(found), {}), CompareDirection::lt);
   const Value chosen = b.select(exists, found, own);
   const Value is_chosen = b.compare(place, across(b, chosen, column_shape), CompareDirection::eq);
   const Value is_own = b.compare(place, at, CompareDirection::eq);
@@ -78,13 +78,14 @@ void det(OpContext& op) {
   const Value a = as_batch(op, inner);
   const Dims batch{b.shape(a)[0]};
   const std::vector<Value> state{a, b.splat(inner, 1, batch)};
-  const auto round = [](Builder& body, Value k, std::span<const Value> s, std::span<const Value>) -> std::vector<Value> {
+  const auto round = [](Builder& body, Value k, std::span<const Value> s,
+                        std::span<const Value>) -> std::vector<Value> {
     const Round r = pivoted(body, s[0], k);
     const Dims whole = body.shape(s[0]);
     const Value signed_pivot = body.select(r.changed, body.negate(r.pivot), r.pivot);
     const Value usable = body.compare(r.pivot, body.like(r.pivot, 0), CompareDirection::ne);
-    const Value divisor = body.broadcast_in_dim(body.select(usable, r.pivot, body.like(r.pivot, 1)),
-                                                body.shape(r.column), {0});
+    const Value divisor =
+        body.broadcast_in_dim(body.select(usable, r.pivot, body.like(r.pivot, 1)), body.shape(r.column), {0});
     // Rows above take part too: nothing reads them any more.
     const Value factors = body.broadcast_to(body.divide(r.column, divisor), whole);
     const Value place = body.iota(DType::i64, whole, 1);
@@ -103,10 +104,11 @@ void inverse(OpContext& op) {
   const DType inner = inner_of(op);
   const Value a = as_batch(op, inner);
   const Dims square = b.shape(a);
-  const Value unit = b.convert(
-      b.compare(b.iota(DType::i64, square, 1), b.iota(DType::i64, square, 2), CompareDirection::eq), inner);
+  const Value unit =
+      b.convert(b.compare(b.iota(DType::i64, square, 1), b.iota(DType::i64, square, 2), CompareDirection::eq), inner);
   const std::vector<Value> state{b.concatenate({a, unit}, 2)};
-  const auto round = [](Builder& body, Value k, std::span<const Value> s, std::span<const Value>) -> std::vector<Value> {
+  const auto round = [](Builder& body, Value k, std::span<const Value> s,
+                        std::span<const Value>) -> std::vector<Value> {
     const Round r = pivoted(body, s[0], k);
     const Dims whole = body.shape(s[0]);
     const Value row = body.divide(r.row, body.broadcast_in_dim(r.pivot, body.shape(r.row), {0}));

@@ -72,7 +72,7 @@ bool has_inputs(const OpContext& op) { return op.version() >= 11 || op.node().do
 Dims read_pads(OpContext& op) {
   if (has_inputs(op) && op.rank(1) == 2) {
     require_eq(op.shape(1)[0], 1, "Pad: rows of the pads");
-    const Known row = reshape_known(op.require_known(1), {op.shape(1)[1]});
+    const Known& row = op.require_known(1);
     op.check(row.kind == Known::Kind::elements, "pads of rank 2 must be a short row");
     Dims pads;
     for (const Scalar& s : row.elements) pads.push_back(s.dim);
