@@ -47,6 +47,7 @@ void register_qlinear(Registry&);
 void register_quantize(Registry&);
 void register_quantized_product(Registry&);
 void register_quantized_table(Registry&);
+void register_random(Registry&);
 void register_reduce(Registry&);
 void register_resize(Registry&);
 void register_reverse_sequence(Registry&);
@@ -134,6 +135,7 @@ const Registry& registry() {
     register_quantize(*r);
     register_quantized_product(*r);
     register_quantized_table(*r);
+    register_random(*r);
     register_reduce(*r);
     register_resize(*r);
     register_reverse_sequence(*r);

@@ -4,6 +4,8 @@
 // here, and only if present (the attributes say which). f16 and bf16 compute in f32 and round once at the end.
 #pragma once
 
+#include <atomic>
+
 #include "ir/builder.h"
 
 namespace transmuter::ir {
@@ -16,6 +18,7 @@ extern const Primitive resize, conv_transpose, rnn;                            /
 extern const Primitive quantize_linear, dequantize_linear, quantized_dot;      // quantize.cc
 extern const Primitive nonzero, nms, unique, compress;                         // data_dependent.cc
 extern const Primitive checked_indices;                                        // indices.cc
+extern const Primitive random_bits;                                            // random.cc
 }  // namespace composite
 
 // ---- normalize.cc
@@ -379,5 +382,19 @@ struct CheckedIndicesAttributes : Attributes {
   }
 };
 Value checked_indices(Builder& build, Value indices, Dims extents, bool from_end, std::string what);
+
+// ---- random.cc
+
+// Independent bits, u32; others with every run. The n-th draw of a seed is the same everywhere.
+struct RandomBitsAttributes : Attributes {
+  Dims shape;
+  uint64_t seed = 0;
+  std::shared_ptr<std::atomic<uint64_t>> draws;  // how many runs have drawn
+  void visit(AttributeVisitor& v) const override {
+    v.dims("shape", shape);
+    v.integer("seed", static_cast<int64_t>(seed));
+  }
+};
+Value random_bits(Builder& build, Dims shape, uint64_t seed);
 
 }  // namespace transmuter::ir

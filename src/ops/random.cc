@@ -1,0 +1,121 @@
+// RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial. Without a seed every trace has its own.
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <random>
+
+#include "ir/composites/composites.h"
+#include "onnx/tensor_proto.h"
+#include "ops/registry.h"
+#include "ops/support.h"
+
+namespace transmuter::ops {
+namespace {
+
+using ir::Builder;
+using ir::CompareDirection;
+using ir::Value;
+
+uint64_t read_seed(OpContext& op) {
+  if (!op.has_attribute("seed")) {
+    std::random_device source;
+    return (uint64_t{source()} << 32) | source();
+  }
+  const float seed = op.attribute_float("seed");
+  uint32_t bits;
+  std::memcpy(&bits, &seed, sizeof bits);
+  return bits;
+}
+
+DType read_dtype(OpContext& op, DType otherwise) {
+  const DType dtype =
+      op.has_attribute("dtype") ? onnx::dtype_of_number(static_cast<int32_t>(op.attribute_int("dtype"))) : otherwise;
+  return dtype;
+}
+
+// f32 in [0, 1).
+Value uniform(Builder& b, Dims shape, uint64_t seed) {
+  const Value bits = ir::random_bits(b, std::move(shape), seed);
+  const Value high = b.convert(b.shift_right_logical(bits, b.like(bits, 8)), DType::f32);
+  return b.multiply(high, b.like(high, 0x1p-24));
+}
+
+// Box and Muller's.
+Value normal(Builder& b, const Dims& shape, uint64_t seed) {
+  Dims both = shape;
+  both.insert(both.begin(), 2);
+  const Value pairs = uniform(b, both, seed);
+  const auto part = [&](int64_t i) { return b.squeeze(b.slice_axis(pairs, 0, i, i + 1), {0}); };
+  const Value u = b.subtract(b.like(part(0), 1), part(0));  // (0, 1]
+  const Value radius = b.sqrt(b.multiply(b.log(u), b.like(u, -2)));
+  return b.multiply(radius, b.cosine(b.multiply(part(1), b.like(u, 2 * std::numbers::pi))));
+}
+
+void draw_uniform(OpContext& op, const Dims& shape, DType dtype) {
+  op.check(is_float(dtype), "dtype must be floating point, is ", name(dtype));
+  const float low = op.attribute_float("low", 0.0F), high = op.attribute_float("high", 1.0F);
+  Builder& b = op.build();
+  const Value u = uniform(b, shape, read_seed(op));
+  op.output(0, b.convert(b.add(b.multiply(u, b.like(u, high - low)), b.like(u, low)), dtype));
+}
+
+void draw_normal(OpContext& op, const Dims& shape, DType dtype) {
+  op.check(is_float(dtype), "dtype must be floating point, is ", name(dtype));
+  const float mean = op.attribute_float("mean", 0.0F), scale = op.attribute_float("scale", 1.0F);
+  Builder& b = op.build();
+  const Value z = normal(b, shape, read_seed(op));
+  op.output(0, b.convert(b.add(b.multiply(z, b.like(z, scale)), b.like(z, mean)), dtype));
+}
+
+Dims shape_attribute(OpContext& op) {
+  const std::vector<int64_t> shape = op.attribute_ints_optional("shape").value_or(std::vector<int64_t>{});
+  for (int64_t extent : shape) op.check(extent >= 0, "shape has ", extent);
+  return Dims(shape.begin(), shape.end());
+}
+
+void random_uniform(OpContext& op) { draw_uniform(op, shape_attribute(op), read_dtype(op, DType::f32)); }
+void random_normal(OpContext& op) { draw_normal(op, shape_attribute(op), read_dtype(op, DType::f32)); }
+void random_uniform_like(OpContext& op) { draw_uniform(op, op.shape(0), read_dtype(op, op.dtype(0))); }
+void random_normal_like(OpContext& op) { draw_normal(op, op.shape(0), read_dtype(op, op.dtype(0))); }
+
+// 1 with the probability that the input gives.
+void bernoulli(OpContext& op) {
+  require_float(op, 0);
+  const DType dtype = read_dtype(op, op.dtype(0));
+  Builder& b = op.build();
+  const Value p = b.convert(op.input(0), DType::f32);
+  op.output(0, b.convert(b.compare(uniform(b, b.shape(p), read_seed(op)), p, CompareDirection::lt), dtype));
+}
+
+// From unnormalised log probabilities [n, classes]: the class where the running sum passes a uniform draw.
+void multinomial(OpContext& op) {
+  const int64_t count = op.attribute_int("sample_size", 1);
+  const DType dtype = read_dtype(op, DType::i32);
+  op.check(count >= 0, "sample_size must not be negative, is ", count);
+  op.check(dtype == DType::i32 || dtype == DType::i64, "dtype must be int32 or int64, is ", name(dtype));
+  require_float(op, 0);
+  op.check(op.rank(0) == 2, "the input must have rank 2, has ", op.rank(0));
+  Builder& b = op.build();
+  const Value p = ir::softmax(b, b.convert(op.input(0), DType::f32), 1);
+  const Dim rows = b.shape(p)[0], classes = b.shape(p)[1];
+  const Value sums = ir::cumulative(b, p, ir::ReduceKind::add, 1);
+  const Dims shape{rows, count, classes};
+  const Value draws = b.broadcast_in_dim(uniform(b, {rows, count}, read_seed(op)), shape, {0, 1});
+  const Value passed = b.compare(b.broadcast_in_dim(sums, shape, {0, 2}), draws, CompareDirection::le);
+  const Value chosen = b.reduce(b.convert(passed, DType::i64), ir::ReduceKind::add, {2});
+  const Value last = b.broadcast_to(b.dim_value(classes - 1, DType::i64), b.shape(chosen));
+  op.output(0, b.convert(b.minimum(chosen, last), dtype));
+}
+
+}  // namespace
+
+void register_random(Registry& r) {
+  r.add("RandomUniform", {1, 22}, random_uniform);
+  r.add("RandomNormal", {1, 22}, random_normal);
+  r.add("RandomUniformLike", {1, 22}, random_uniform_like);
+  r.add("RandomNormalLike", {1, 22}, random_normal_like);
+  r.add("Bernoulli", {15, 22}, bernoulli);
+  r.add("Multinomial", {7, 22}, multinomial);
+}
+
+}  // namespace transmuter::ops
