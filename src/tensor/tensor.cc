@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/strings.h"
 #include "transmuter/error.h"
 
@@ -15,7 +16,7 @@ constexpr size_t kAlignment = 64;
 // At least one byte, so that an empty tensor has an address too.
 std::shared_ptr<void> allocate(size_t bytes, const Shape& shape, DType dtype) {
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, rounded);
+  void* memory = memory_is_there(rounded) ? std::aligned_alloc(kAlignment, rounded) : nullptr;
   if (!memory)
     throw Error(ErrorCode::out_of_memory, str("no memory for ", name(dtype), " ", shape, " (", bytes, " bytes)"));
   return std::shared_ptr<void>(memory, [](void* m) { std::free(m); });
