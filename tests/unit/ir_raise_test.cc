@@ -2,6 +2,7 @@
 // the same before and after.
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "ir/composites/composites.h"
@@ -293,6 +294,191 @@ TEST(Raise, Silu) {
        {"a gate", "silu", [](Builder& b, Values v) { return b.multiply(b.multiply(v[0], b.logistic(v[0])), v[1]); }},
        {"another value", "", [](Builder& b, Values v) { return b.multiply(v[1], b.logistic(v[0])); }},
        {"an offset inside", "", [](Builder& b, Values v) { return b.multiply(v[0], b.logistic(plus(b, v[0], 1))); }}});
+}
+
+// ---- attention
+
+// [b, h, s, t] = q k^T over [b, h, s, d] and [b, h, t, d].
+Value scores_of(Builder& b, Value q, Value k) {
+  DotGeneralAttributes dot;
+  const int64_t last = b.rank(q) - 1;
+  for (int64_t axis = 0; axis + 1 < last; ++axis) dot.lhs_batching.push_back(axis);
+  dot.rhs_batching = dot.lhs_batching;
+  dot.lhs_contracting = dot.rhs_contracting = {last};
+  dot.dtype = DType::f32;
+  return b.dot_general(q, k, dot);
+}
+Value product_of(Builder& b, Value w, Value v) {
+  DotGeneralAttributes dot;
+  const int64_t last = b.rank(w) - 1;
+  for (int64_t axis = 0; axis + 1 < last; ++axis) dot.lhs_batching.push_back(axis);
+  dot.rhs_batching = dot.lhs_batching;
+  dot.lhs_contracting = {last};
+  dot.rhs_contracting = {last - 1};
+  dot.dtype = DType::f32;
+  return b.dot_general(w, v, dot);
+}
+Value attend(Builder& b, Value scores, Value v) { return product_of(b, softmax(b, scores, b.rank(scores) - 1), v); }
+// Query i sees keys up to i + 1; query 0 sees none if `empty`.
+Value visible(Builder& b, int64_t queries, int64_t keys, bool empty = false) {
+  std::vector<double> keep;
+  for (int64_t i = 0; i < queries; ++i)
+    for (int64_t j = 0; j < keys; ++j) keep.push_back(j <= i + 1 && !(empty && i == 0));
+  return b.constant(make(DType::boolean, keep, {1, 1, queries, keys}));
+}
+Value where(Builder& b, Value keep, Value x, double fill) { return b.select(spread(b, keep, x), x, b.like(x, fill)); }
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// q [2, 4, 3, 8], k and v [2, 4, 5, 8], mask [2, 1, 3, 5], kv of two heads [2, 2, 5, 8], q and kv of [8, ...]
+const std::vector<Shape> kAttention{{2, 4, 3, 8}, {2, 4, 5, 8}, {2, 4, 5, 8}, {2, 1, 3, 5}, {2, 2, 5, 8}, {2, 3, 32}};
+
+TEST(Raise, Attention) {
+  check(kAttention,
+        {{"plain", "attention", [](Builder& b, Values v) { return attend(b, scores_of(b, v[0], v[1]), v[2]); }},
+         {"k transposed, scaled, masked", "attention",
+          [](Builder& b, Values v) {
+            DotGeneralAttributes dot;
+            dot.lhs_batching = dot.rhs_batching = {0, 1};
+            dot.lhs_contracting = {3};
+            dot.rhs_contracting = {2};
+            dot.dtype = DType::f32;
+            const Value s = b.dot_general(v[0], b.transpose(v[1], {0, 1, 3, 2}), dot);
+            return attend(b, b.add(b.divide(s, b.like(s, std::sqrt(8.0))), spread(b, v[3], s)), v[2]);
+          }},
+         {"the root of the scale on both sides, heads behind the sequence", "attention",
+          [](Builder& b, Values v) {
+            const auto heads = [&](Value x) {
+              return times(b, b.transpose(b.transpose(x, {0, 2, 1, 3}), {0, 2, 1, 3}), 0.6);
+            };
+            return attend(b, scores_of(b, heads(v[0]), heads(v[1])), v[2]);
+          }},
+         {"merged batch and heads, the scale on the hidden states, the mask over four axes", "attention",
+          [](Builder& b, Values v) {
+            const Value q =
+                b.reshape(b.transpose(b.reshape(times(b, v[5], 0.35), {2, 3, 4, 8}), {0, 2, 1, 3}), {8, 3, 8});
+            const Value s = scores_of(b, q, b.reshape(v[1], {8, 5, 8}));
+            const Value four = b.reshape(s, {2, 4, 3, 5});
+            const Value masked = b.reshape(b.add(four, spread(b, v[3], four)), {8, 3, 5});
+            return attend(b, masked, b.reshape(v[2], {8, 5, 8}));
+          }},
+         {"one head", "attention",
+          [](Builder& b, Values v) {
+            const Value k = b.reshape(v[1], {8, 5, 8});
+            return attend(b, scores_of(b, b.reshape(v[0], {8, 3, 8}), k), k);
+          }},
+         {"two masks added, a factor between them", "attention",
+          [](Builder& b, Values v) {
+            const Value s = scores_of(b, v[0], v[1]), bias = spread(b, b.tanh(v[3]), s);
+            return attend(b, b.add(spread(b, v[3], s), times(b, b.add(s, bias), 0.5)), v[2]);
+          }},
+         {"softcap", "attention",
+          [](Builder& b, Values v) {
+            const Value s = times(b, scores_of(b, v[0], v[1]), 0.25);
+            const Value capped = times(b, b.tanh(b.divide(s, b.like(s, 5))), 5);
+            return attend(b, b.add(capped, spread(b, v[3], s)), v[2]);
+          }},
+         {"grouped heads", "attention",
+          [](Builder& b, Values v) {
+            const Value wide = b.broadcast_in_dim(v[4], {2, 2, 2, 5, 8}, {0, 1, 3, 4});
+            const Value kv = b.reshape(wide, {2, 4, 5, 8});
+            return attend(b, times(b, scores_of(b, times(b, v[0], 0.5), times(b, kv, 0.5)), 0.5), kv);
+          }},
+         {"one kv head", "attention",
+          [](Builder& b, Values v) {
+            const Value kv = b.reshape(b.slice_axis(v[4], 1, 0, 1), {2, 5, 8});
+            DotGeneralAttributes dot;
+            dot.lhs_batching = dot.rhs_batching = {0};
+            dot.lhs_contracting = {3};
+            dot.rhs_contracting = {2};
+            dot.dtype = DType::f32;
+            const Value w = softmax(b, b.dot_general(v[0], kv, dot), 3);
+            dot.rhs_contracting = {1};
+            return b.dot_general(w, kv, dot);
+          }},
+         {"selected, minus infinity", "attention",
+          [](Builder& b, Values v) {
+            return attend(b, where(b, visible(b, 3, 5), scores_of(b, v[0], v[1]), -kInf), v[2]);
+          }},
+         {"rows without a key that get the lowest number are means", "attention",
+          [](Builder& b, Values v) {
+            return attend(b, where(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]), -3.4e38), v[2]);
+          }},
+         {"a mask selected and one added", "attention",
+          [](Builder& b, Values v) {
+            const Value s = where(b, visible(b, 3, 5), scores_of(b, v[0], v[1]), -kInf);
+            return attend(b, b.add(s, spread(b, v[3], s)), v[2]);
+          }},
+         {"NaN made 0", "attention",
+          [](Builder& b, Values v) {
+            const Value w = softmax(b, where(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]), -kInf), 3);
+            return product_of(b, b.select(b.compare(w, w, CompareDirection::ne), b.like(w, 0), w), v[2]);
+          }},
+         {"weights made 0 by the same mask", "attention", [](Builder& b, Values v) {
+            const Value keep = spread(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]));
+            const Value s = scores_of(b, v[0], v[1]);
+            const Value w = softmax(b, b.select(keep, s, b.like(s, -3.4e38)), 3);
+            return product_of(b, b.select(keep, w, b.like(w, 0)), v[2]);
+          }}});
+}
+
+TEST(Raise, AttentionStaysWhereItWouldDiffer) {
+  check(kAttention,
+        {{"a fill that scores can still be told apart on", "softmax",
+          [](Builder& b, Values v) {
+            return attend(b, where(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]), -1e4), v[2]);
+          }},
+         {"weights that are read elsewhere", "softmax",
+          [](Builder& b, Values v) {
+            const Value w = softmax(b, scores_of(b, v[0], v[1]), 3);
+            return b.add(product_of(b, w, v[2]), spread(b, b.reduce_keep(w, kAdd, {3}), v[0]));
+          }},
+         {"another axis", "softmax",
+          [](Builder& b, Values v) { return product_of(b, softmax(b, scores_of(b, v[0], v[1]), 2), v[2]); }},
+         {"a mask under the cap", "softmax",
+          [](Builder& b, Values v) {
+            const Value s = scores_of(b, v[0], v[1]);
+            return attend(b, b.tanh(b.add(s, spread(b, v[3], s))), v[2]);
+          }},
+         {"weights made 0 by another mask", "softmax", [](Builder& b, Values v) {
+            const Value w = softmax(b, where(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]), -3.4e38), 3);
+            return product_of(b, where(b, visible(b, 3, 5), w, 0), v[2]);
+          }}});
+}
+
+TEST(Raise, AttentionKeepsNanRows) {
+  Builder b(nullptr);
+  const Value q = b.input({DType::f32, {1, 1, 2, 4}}, "q"), k = b.input({DType::f32, {1, 1, 3, 4}}, "k");
+  const Value keep = visible(b, 2, 3, true);
+  const Program before = b.finish({attend(b, where(b, keep, scores_of(b, q, k), -kInf), k)});
+  const Program after = raised(before);
+  EXPECT_EQ(composites(after), "attention");
+  const std::vector<double> y =
+      numbers(evaluate(after, std::vector{random({1, 1, 2, 4}, 1), random({1, 1, 3, 4}, 2)})[0]);
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  for (size_t i = 4; i < 8; ++i) EXPECT_FALSE(std::isnan(y[i]));
+}
+
+TEST(Raise, AttentionOfSymbolicExtents) {
+  auto scope = ShapeScope::create();
+  ShapeScope::Enter enter(scope);
+  const Dim batch = scope->input_extent(0, 0, 2, "batch"), s = scope->input_extent(0, 1, 3, "s");
+  const Dim t = scope->input_extent(1, 1, 5, "t");
+  Builder b(scope);
+  const auto heads = [&](Value x, int64_t count) {
+    return b.transpose(b.reshape(x, {b.shape(x)[0], b.shape(x)[1], count, 8}), {0, 2, 1, 3});
+  };
+  const Value q = heads(b.input({DType::f32, {batch, s, 32}}, "q"), 4);
+  const Value kv = heads(b.input({DType::f32, {batch, t, 16}}, "kv"), 2);
+  const Value mask = b.input({DType::f32, {batch, 1, 1, t}}, "mask");
+  const Value wide = b.reshape(b.broadcast_in_dim(kv, {batch, 2, 2, t, 8}, {0, 1, 3, 4}), {batch, 4, t, 8});
+  const Value scores = scores_of(b, q, wide);
+  const Program before = b.finish({attend(b, b.add(scores, spread(b, mask, scores)), wide)});
+  const size_t guards = scope->guards().size(), assertions = scope->assertions().size();
+  const Program after = raised(before);
+  EXPECT_EQ(composites(after), "attention");
+  for (const Op& op : after.ops()) EXPECT_NE(op.primitive, &prim::broadcast_in_dim);
+  EXPECT_EQ(scope->guards().size(), guards);
+  EXPECT_EQ(scope->assertions().size(), assertions);
 }
 
 }  // namespace

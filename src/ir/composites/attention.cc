@@ -92,16 +92,18 @@ struct Body {
     return b.select(b.broadcast_to(allowed, scores), x, b.like(x, -std::numeric_limits<double>::infinity()));
   }
 
-  // Rows without any weight give 0.
+  // Rows without any weight give 0 unless they shall be NaN.
   Value normalised(Value x, Value sink) {
     Value greatest = b.reduce_keep(x, ReduceKind::max, {3});
     if (sink) greatest = both(&Builder::maximum, greatest, sink);
-    const Value none = b.like(greatest, -std::numeric_limits<double>::infinity());
-    greatest = b.select(b.compare(greatest, none, CompareDirection::eq), b.like(greatest, 0), greatest);
+    if (!a.empty_rows_nan) {
+      const Value none = b.like(greatest, -std::numeric_limits<double>::infinity());
+      greatest = b.select(b.compare(greatest, none, CompareDirection::eq), b.like(greatest, 0), greatest);
+    }
     const Value weights = b.exponential(both(&Builder::subtract, x, greatest));
     Value sum = b.reduce_keep(weights, ReduceKind::add, {3});
     if (sink) sum = b.add(sum, b.exponential(both(&Builder::subtract, sink, greatest)));
-    sum = b.select(b.compare(sum, b.like(sum, 0), CompareDirection::eq), b.like(sum, 1), sum);
+    if (!a.empty_rows_nan) sum = b.select(b.compare(sum, b.like(sum, 0), CompareDirection::eq), b.like(sum, 1), sum);
     return both(&Builder::divide, weights, sum);
   }
 };

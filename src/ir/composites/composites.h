@@ -97,7 +97,7 @@ Value silu(Builder& build, Value x, double alpha = 1);
 //   sink      [hq], q's dtype: one more score per head that takes weight but has no value
 // score = softcap(q k^T * scale) + mask; softcap(s) = softcap * tanh(s / softcap) where softcap > 0. Query i stands at
 // position p = i + offset; causal: keys j <= p; windows (-1: none): p - left_window <= j <= p + right_window.
-// Rows without any key give 0. smooth_softmax adds 1 = exp(0) to the denominator (a sink of 0).
+// Rows without any key (all scores -infinity) give 0, or NaN with empty_rows_nan. smooth_softmax adds 1 = exp(0) to the denominator (a sink of 0).
 // With scores != none a second result [b, hq, sq, sk] has the scores at that point.
 struct AttentionAttributes : Attributes {
   enum class Scores : uint8_t { none, scaled, masked, capped, softmax };
@@ -107,6 +107,7 @@ struct AttentionAttributes : Attributes {
   Dim offset = 0;
   int64_t left_window = -1, right_window = -1;
   bool smooth_softmax = false;
+  bool empty_rows_nan = false;
   Scores scores = Scores::none;
   bool has_mask = false, has_lengths = false, has_sink = false;  // set by attention()
   void visit(AttributeVisitor& v) const override {
@@ -117,6 +118,7 @@ struct AttentionAttributes : Attributes {
     v.integer("left_window", left_window);
     v.integer("right_window", right_window);
     v.integer("smooth_softmax", smooth_softmax);
+    v.integer("empty_rows_nan", empty_rows_nan);
     v.integer("scores", static_cast<int64_t>(scores));
     v.integer("has_mask", has_mask);
     v.integer("has_lengths", has_lengths);

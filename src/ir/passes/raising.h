@@ -11,5 +11,6 @@ namespace transmuter::ir {
 Program raise_norms(const Program& program);        // layer_norm, rms_norm
 Program raise_activations(const Program& program);  // gelu, silu
 Program raise_softmax(const Program& program);      // softmax, log_softmax
+Program raise_attention(const Program& program);    // attention; after raise_softmax and dce
 
 }  // namespace transmuter::ir

@@ -44,7 +44,7 @@ void merge(const Attention& a, const AttentionTask& t, float* partial, int64_t c
       const float* value = state.value + r * value_pitch(a);
       for (int64_t k = 0; k < a.v_dim; ++k) total[k] = (c == 0 ? 0.0f : total[k]) + value[k] * weight;
     }
-    write_row(a, t.b, t.kv_head, t.first_row + r, total, sum == 0 ? 0.0f : static_cast<float>(1 / sum));
+    write_row(a, t.b, t.kv_head, t.first_row + r, total, sum == 0 ? a.empty_row : static_cast<float>(1 / sum));
   }
 }
 
@@ -82,7 +82,7 @@ void attention(const Attention& a, ThreadPool* pool) {
       if (partial) continue;
       for (int64_t r = 0; r < t.rows; ++r) {
         write_row(a, t.b, t.kv_head, t.first_row + r, state.value + r * value_pitch(a),
-                  state.sum[r] == 0.0f ? 0.0f : 1.0f / state.sum[r]);
+                  state.sum[r] == 0.0f ? a.empty_row : 1.0f / state.sum[r]);
       }
     }
   });

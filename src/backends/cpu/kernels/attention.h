@@ -16,7 +16,8 @@ namespace transmuter::cpu {
 // of batch item b stands at position p = i + offset (offsets[b] if given) and sees key j iff
 //   j < kv_len (key_lengths[b] if given), j <= p when causal, j >= p - left when left >= 0, j <= p + right when right
 //   >= 0.
-// sink[h] is one more score whose value is nothing. A query that sees no key (or only -infinity) gets zeros.
+// sink[h] is one more score whose value is nothing. A query that sees no key (or only -infinity) gets 0, or NaN if
+// empty_row is that.
 // The same numbers for any number of threads; pool may be null. out overlaps nothing.
 struct Attention {
   const float* q = nullptr;
@@ -37,6 +38,7 @@ struct Attention {
   const int64_t* offsets = nullptr;      // [batch]
   const int64_t* key_lengths = nullptr;  // [batch]
   const float* sink = nullptr;           // [q_heads]
+  float empty_row = 0.0f;
 };
 void attention(const Attention& attention, ThreadPool* pool);
 

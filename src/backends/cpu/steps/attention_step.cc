@@ -1,4 +1,6 @@
 // The attention composite by the flash kernel: scores never reach memory.
+#include <limits>
+
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/takes.h"
@@ -45,6 +47,7 @@ class AttentionStep : public Step {
     }
     args.scale = static_cast<float>(bind.value(a.scale));
     args.softcap = static_cast<float>(a.softcap);
+    if (a.empty_rows_nan) args.empty_row = std::numeric_limits<float>::quiet_NaN();
     args.causal = a.causal;
     args.offset = bind.value(a.offset);
     args.left = a.left_window;
