@@ -111,7 +111,15 @@ void conv_transpose(OpContext& op) {
   attributes.dilations = axis_attribute(op, "dilations", n, 1, 1);
   attributes.groups = group_count(op);
   const std::vector<int64_t> more = axis_attribute(op, "output_padding", n, 0, 0);
-  const std::vector<int64_t> pads = axis_attribute(op, "pads", 2 * n, 0, 0);
+  // com.microsoft's has them as an input.
+  Dims pads;
+  if (op.node().domain == kMicrosoft && op.has_input(2)) {
+    pads = op.require_dims(2);
+    op.check(pads.size() == 2 * n, "Pads must have ", 2 * n, " entries, has ", pads.size());
+  } else {
+    const std::vector<int64_t> given = axis_attribute(op, "pads", 2 * n, 0, 0);
+    pads.assign(given.begin(), given.end());
+  }
   const std::string mode = op.attribute_string("auto_pad", "NOTSET");
   const bool upper = mode == "SAME_UPPER", same = upper || mode == "SAME_LOWER";
   op.check(same || mode == "VALID" || mode == "NOTSET", "auto_pad ", mode, " is not one of the operator's");
@@ -128,12 +136,13 @@ void conv_transpose(OpContext& op) {
       attributes.pad_high.push_back(total - attributes.pad_low.back() - more[i]);
     } else {
       const bool given = mode == "NOTSET";
-      attributes.pad_low.emplace_back(given ? pads[i] : 0);
-      attributes.pad_high.emplace_back((given ? pads[n + i] : 0) - more[i]);
+      attributes.pad_low.push_back(given ? pads[i] : Dim(0));
+      attributes.pad_high.push_back((given ? pads[n + i] : Dim(0)) - more[i]);
     }
   }
   Value y = ir::conv_transpose(b, x, kernel, std::move(attributes));
-  if (op.has_input(2)) y = add_channels(b, y, op.input(2));
+  const size_t bias = op.node().domain == kMicrosoft ? 3 : 2;
+  if (op.has_input(bias)) y = add_channels(b, y, op.input(bias));
   op.output(0, y);
 }
 
@@ -142,6 +151,7 @@ void conv_transpose(OpContext& op) {
 void register_conv(Registry& r) {
   r.add("Conv", {1, 11, 22}, conv);
   r.add("ConvTranspose", {1, 11, 22}, conv_transpose);
+  r.add("ConvTransposeWithDynamicPads", {1}, conv_transpose, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

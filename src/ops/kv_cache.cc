@@ -47,13 +47,13 @@ CacheResult append_cache(Builder& b, Value past, Value now, const CacheStart& st
     const auto before = [&](Value bound) {
       return b.broadcast_in_dim(b.compare(place, bound, CompareDirection::lt), shape, {0, 2});
     };
-    const Value zeros = b.splat(b.dtype(past), 0, shape);
-    const Value rest = b.select(before(end), spread_rows(b, now, within, shape), zeros);
+    const Value behind = start.keeps_rest ? past : b.splat(b.dtype(past), 0, shape);
+    const Value rest = b.select(before(end), spread_rows(b, now, within, shape), behind);
     result.present = b.select(before(first), past, rest);
   } else {
     const Value zero = b.integer(DType::i64, 0);
     const Dim rest = shape[2] - start.all - length;
-    if (!provably_eq(rest, 0)) now = pad_rows(b, now, rest);
+    if (!start.keeps_rest && !provably_eq(rest, 0)) now = pad_rows(b, now, rest);
     result.present = b.dynamic_update_slice(past, now, {zero, zero, b.dim_value(start.all, DType::i64), zero});
   }
   result.visible = provably_eq(shape[2], total) ? result.present : b.slice_axis(result.present, 2, 0, total);

@@ -10,7 +10,8 @@ namespace transmuter::ops {
 struct CacheStart {
   Dim all = 0;
   ir::Value each, end;
-  ir::Value totals;  // a padded prompt: how many of its tokens count
+  ir::Value totals;         // a padded prompt: how many of its tokens count
+  bool keeps_rest = false;  // what lies behind a sequence stays; else it becomes zeros
 };
 
 struct CacheResult {
@@ -19,8 +20,7 @@ struct CacheResult {
 };
 
 // A cache that ends where the new tokens start grows; one that is longer (or whose sequences have lengths of their own)
-// keeps its extent where that suffices for `total`, the longest sequence after the step; what lies behind a sequence
-// becomes zeros.
+// keeps its extent where that suffices for `total`, the longest sequence after the step.
 CacheResult append_cache(ir::Builder& build, ir::Value past, ir::Value now, const CacheStart& start, Dim total);
 // A cache of the last positions only, its first `start` rows (at most all) taken: the oldest make room.
 CacheResult slide_cache(ir::Builder& build, ir::Value past, ir::Value now, Dim start);

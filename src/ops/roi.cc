@@ -1,7 +1,8 @@
-// RoiAlign and MaxRoiPool.
+// RoiAlign, MaxRoiPool, CropAndResize.
 #include <limits>
 
 #include "ops/registry.h"
+#include "ops/sampling.h"
 #include "ops/support.h"
 
 namespace transmuter::ops {
@@ -253,11 +254,60 @@ void max_roi_pool(OpContext& op) {
   op.output(0, b.select(b.compare(y, b.like(y, kNone), CompareDirection::eq), b.like(y, 0), y));
 }
 
+// com.microsoft CropAndResize: regions (y1, x1, y2, x2) in [0, 1], corners at corners, of images by number.
+void crop_and_resize(OpContext& op) {
+  const std::string mode = op.attribute_string("mode", "bilinear");
+  op.check(mode == "bilinear" || mode == "nearest", "mode ", mode, " is not one of the operator's");
+  const float outside = op.attribute_float("extrapolation_value", 0.0F);
+  require_float(op, 0);
+  op.check(op.rank(0) == 4 && op.rank(1) == 2, "X and rois must have rank 4 and 2");
+  Builder& b = op.build();
+  const Dims size = op.require_dims(3);
+  op.check(size.size() == 2, "crop_size must have 2 entries, has ", size.size());
+  const DType dtype = op.dtype(0), inner = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Dims shape = op.shape(0), regions{op.shape(1)[0]}, grid{regions[0], size[0], size[1]};
+  const Value rois = b.convert(op.input(1), inner);
+  std::vector<Value> positions;
+  Value inside;
+  for (int64_t axis = 0; axis < 2; ++axis) {
+    const size_t at = static_cast<size_t>(axis);
+    const auto edge = [&](int64_t i) {
+      const Value part = b.reshape(b.slice_axis(rois, 1, i, i + 1), regions);
+      return b.broadcast_in_dim(part, grid, {0});
+    };
+    const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, inner), grid, {}); };
+    const Value low = edge(axis), high = edge(axis + 2), last = number(shape[at + 2] - 1);
+    const Value step = b.divide(b.multiply(b.subtract(high, low), last), number(max(size[at] - 1, 1)));
+    const Value spread = b.add(b.multiply(low, last), b.multiply(b.iota(inner, grid, axis + 1), step));
+    const Value middle = b.multiply(b.multiply(b.add(low, high), b.like(low, 0.5)), last);
+    const Value position = b.select(b.dim_value(less(1, size[at]), DType::boolean), spread, middle);
+    const Value within = b.logical_and(b.compare(position, b.like(position, 0), CompareDirection::ge),
+                                       b.compare(position, last, CompareDirection::le));
+    inside = inside ? b.logical_and(inside, within) : within;
+    positions.push_back(b.reshape(position, {regions[0], size[0] * size[1]}));
+  }
+  ir::GatherAttributes gather;
+  gather.offset_dims = {1, 2};
+  gather.collapsed_slice_dims = {0};
+  gather.start_index_map = {0};
+  gather.index_vector_dim = 1;
+  gather.slice_sizes = {1, shape[1], shape[2] * shape[3]};
+  const Value flat = b.reshape(b.convert(op.input(0), inner), {shape[0], shape[1], shape[2] * shape[3]});
+  const Value images = b.gather(flat, b.convert(op.input(2), DType::i64), std::move(gather));
+  Sampling how;
+  if (mode == "nearest") how.mode = SampleMode::nearest;
+  const Dims result{regions[0], shape[1], size[0], size[1]};
+  const Value y = b.reshape(sample_points(b, images, {shape[2], shape[3]}, positions, how), result);
+  const Value wide = b.broadcast_in_dim(inside, result, {0, 2, 3});
+  op.output(0, b.convert(b.select(wide, y, b.like(y, outside)), dtype));
+}
+
 }  // namespace
 
 void register_roi(Registry& r) {
   r.add("RoiAlign", {10, 16, 22}, roi_align);
   r.add("MaxRoiPool", {1, 22}, max_roi_pool);
+  r.add("CropAndResize", {1}, crop_and_resize, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

@@ -47,11 +47,52 @@ void microsoft(OpContext& op) {
   rotary(op, 1, 2, 3);
 }
 
+// Three streams of positions (time, height, width), each for some of the caches' columns: in runs one after another, or
+// with mrope_layout 1 in turns, where what is left over is time's.
+void multimodal(OpContext& op) {
+  const bool interleaved = op.attribute_int("interleaved", 0) != 0, in_turns = op.attribute_int("mrope_layout", 0) != 0;
+  const int64_t heads = op.attribute_int("num_heads", 0), rotated = op.attribute_int("rotary_embedding_dim", 0);
+  const std::vector<int64_t> section = op.attribute_ints("mrope_section");
+  op.ignore_attributes({"is_packed_batching", "scale"});  // as RotaryEmbedding's
+  op.check(section.size() == 3, "mrope_section must have 3 entries, has ", section.size());
+  require_float(op, 0);
+  Builder& b = op.build();
+  const int64_t rank = op.rank(0);
+  op.check(rank == 3 || rank == 4, "the input must have rank 3 or 4, has ", rank);
+  op.check(op.rank(1) == 3 && op.rank(2) == 2 && op.rank(3) == 2, "position_ids and the caches must have rank 3 and 2");
+  require_eq(op.shape(1)[0], 3, "MRotaryEmbedding: streams of positions");
+  const int64_t columns = specialize(op.shape(2)[1], "MRotaryEmbedding: columns of the caches");
+  std::vector<int64_t> stream(static_cast<size_t>(columns), 0);
+  for (int64_t i = 0; i < columns; ++i) {
+    const int64_t turn = i % 3;
+    if (in_turns ? turn != 0 && i < section[static_cast<size_t>(turn)] * 3 : i >= section[0])
+      stream[static_cast<size_t>(i)] = in_turns ? turn : i < section[0] + section[1] ? 1 : 2;
+  }
+  if (rotated > 0) op.check(columns == rotated / 2, "the caches have ", columns, " columns for ", rotated);
+  const Value of_column = b.constant(Tensor(stream, {columns}));
+  const auto rows = [&](size_t cache) {
+    const Value all = take_checked_rows(b, op.input(cache), op.input(1));  // [3, b, s, columns]
+    Value mixed;
+    for (int64_t i = 0; i < 3; ++i) {
+      const Value own = b.squeeze(b.slice_axis(all, 0, i, i + 1), {0});
+      const Value wide = b.broadcast_in_dim(of_column, b.shape(own), {2});
+      const Value takes = b.compare(wide, b.like(wide, static_cast<double>(i)), ir::CompareDirection::eq);
+      mixed = mixed ? b.select(takes, own, mixed) : own;
+    }
+    return mixed;
+  };
+  const Value c = rows(2), s = rows(3);
+  if (rank == 4) return op.output(0, rotate(b, op.input(0), c, s, interleaved));
+  const Dim count = heads > 0 ? Dim(heads) : floor_div(op.shape(0)[2], Dim(columns * 2));
+  op.output(0, merge_heads(b, rotate(b, split_heads(b, op.input(0), count), c, s, interleaved)));
+}
+
 }  // namespace
 
 void register_rotary(Registry& r) {
   r.add("RotaryEmbedding", {23}, standard);
   r.add("RotaryEmbedding", {1}, microsoft, kMicrosoft);
+  r.add("MRotaryEmbedding", {1}, multimodal, kMicrosoft);
 }
 
 }  // namespace transmuter::ops
