@@ -65,7 +65,8 @@ void branchwise_rms_norm(OpContext& op) {
   if (op.has_input(1)) {
     Value scale = wide(op, 1);
     const Dim features = grouped.back(), branches = grouped[grouped.size() - 2];
-    if (b.rank(scale) == 1 && !provably_eq(b.shape(scale)[0], features)) scale = b.reshape(scale, {branches, features});
+    if (b.rank(scale) == 1 && !decide_eq(b.shape(scale)[0], features, "BranchwiseRMSNorm: one scale for all?"))
+      scale = b.reshape(scale, {branches, features});
     y = b.multiply(y, b.broadcast_to(scale, grouped));
   }
   op.output(0, b.convert(b.reshape(y, op.shape(0)), op.dtype(0)));
@@ -87,7 +88,7 @@ Value mix_of(OpContext& op, size_t i, const Dims& streams) {
   Value mix = wide(op, i);
   const size_t rank = streams.size();
   if (static_cast<size_t>(b.rank(mix)) == rank - 1) {
-    const bool by_branch = provably_eq(b.shape(mix).back(), streams[rank - 2]);
+    const bool by_branch = decide_eq(b.shape(mix).back(), streams[rank - 2], "streams: is the mix by branch?");
     Dims shape = streams;
     if (by_branch) shape.back() = 1;
     mix = b.reshape(mix, shape);
