@@ -96,7 +96,12 @@ fi
 
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 if [ $mode != fast ]; then
-  for suite in "${model_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+  reports=()
+  for suite in "${model_suites[@]}"; do
+    [ -d "$cases/$suite" ] && reports+=("$build/test-logs/$suite.json")
+    conformance "$suite on cpu" "$suite" --backend cpu --report "$build/test-logs/$suite.json"
+  done
+  if [ ${#reports[@]} -gt 0 ]; then check "raised composites" "$python" tests/check_raised.py "${reports[@]}"; fi
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
     for backend in cpu reference; do
