@@ -49,7 +49,8 @@ void check_tensor(const ValueSpec& spec, const Value& value) {
   const Tensor& t = value.tensor;
   if (spec.dtype != DType::invalid && t.dtype() != spec.dtype)
     refuse(spec, str("expected ", name(spec.dtype), ", got ", name(t.dtype())));
-  if (!spec.has_shape) return;
+  // Exporters write a scalar shape for values of any shape, too; a declared rank of 0 says nothing.
+  if (!spec.has_shape || spec.shape.empty()) return;
   if (t.rank() != static_cast<int64_t>(spec.shape.size())) {
     refuse(spec, str("expected rank ", spec.shape.size(), " ", shape_text(spec), ", got ", t.shape()));
   }
