@@ -75,7 +75,8 @@ bool is_string_output(const onnx::Node& node, size_t i) {
 }  // namespace
 
 bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs) {
-  return node.domain.empty() && !contains(kPassing, node.op_type) &&
+  const bool moves = node.domain.empty() || node.op_type == "ArrayFeatureExtractor" || node.op_type == "GatherND";
+  return moves && !contains(kPassing, node.op_type) &&
          std::any_of(inputs.begin(), inputs.end(), holds_strings);
 }
 
