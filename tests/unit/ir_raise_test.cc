@@ -481,5 +481,88 @@ TEST(Raise, AttentionOfSymbolicExtents) {
   EXPECT_EQ(scope->assertions().size(), assertions);
 }
 
+// ---- scales by channel
+
+struct FoldRow {
+  const char* what;
+  bool folds;
+  std::function<Value(Builder&, Value x, Values weights)>
+      fn;  // x [2, 4, 5, 5]; weights [3, 4, 3, 3], [3], [3], [5, 6], [6]
+};
+Value conv(Builder& b, Value x, Value w) {
+  ConvolutionAttributes a;
+  a.strides = a.lhs_dilation = a.rhs_dilation = {1, 1};
+  a.pad_low = a.pad_high = {1, 1};
+  a.dtype = DType::f32;
+  return b.convolution(x, w, a);
+}
+Value by_channel(Builder& b, Value small, Value like) { return b.broadcast_in_dim(small, b.shape(like), {1}); }
+Value dot(Builder& b, Value x, Value w) {
+  DotGeneralAttributes a;
+  a.lhs_contracting = {b.rank(x) - 1};
+  a.rhs_contracting = {0};
+  a.dtype = DType::f32;
+  return b.dot_general(x, w, a);
+}
+
+TEST(Raise, FoldScales) {
+  const std::vector<FoldRow> rows = {
+      {"batch normalisation after a bias", true,
+       [](Builder& b, Value x, Values w) {
+         Value y = conv(b, x, w[0]);
+         y = b.add(y, by_channel(b, w[1], y));
+         const Value f = b.multiply(w[2], b.rsqrt(plus(b, b.multiply(w[1], w[1]), 1e-5)));
+         return b.add(b.multiply(by_channel(b, f, y), y), by_channel(b, w[1], y));
+       }},
+      {"the mean subtracted, the deviation below", true,
+       [](Builder& b, Value x, Values w) {
+         Value y = conv(b, x, w[0]);
+         y = b.divide(b.subtract(y, by_channel(b, w[1], y)), by_channel(b, b.exponential(w[2]), y));
+         return y;
+       }},
+      {"a layer scale", true,
+       [](Builder& b, Value x, Values w) {
+         const Value y = dot(b, x, w[3]);
+         return b.multiply(y, spread(b, w[4], y));
+       }},
+      {"by another axis", false,
+       [](Builder& b, Value x, Values w) {
+         const Value y = conv(b, x, w[0]);
+         return b.multiply(y, b.broadcast_in_dim(b.reduce(w[3], kAdd, {1}), b.shape(y), {3}));
+       }},
+      {"by something that is no weight", false,
+       [](Builder& b, Value x, Values w) {
+         const Value y = conv(b, x, w[0]);
+         return b.multiply(y, by_channel(b, b.slice_axis(b.reduce(x, kAdd, {0, 2, 3}), 0, 0, 3), y));
+       }},
+      {"what is read before the scale too", false, [](Builder& b, Value x, Values w) {
+         const Value y = conv(b, x, w[0]);
+         return b.add(b.multiply(y, by_channel(b, w[1], y)), b.tanh(y));
+       }}};
+  for (const FoldRow& row : rows) {
+    for (const bool trainable : {false, true}) {
+      SCOPED_TRACE(str(row.what, trainable ? ", trainable" : ""));
+      Builder b(nullptr);
+      const Value x = b.input({DType::f32, {2, 4, 5, 5}}, "x");
+      std::vector<Value> weights;
+      for (const Shape& shape : {Shape{3, 4, 3, 3}, Shape{3}, Shape{3}, Shape{5, 6}, Shape{6}})
+        weights.push_back(b.weight(random(shape, static_cast<unsigned>(weights.size() + 1)), "w", trainable));
+      const Program before = b.finish({row.fn(b, x, weights)}), after = raised(before);
+      // Folded, all that follows the product is at most a bias.
+      bool found = false, scaled = false;
+      for (const Op& op : after.ops()) {
+        found = found || op.primitive == &prim::convolution || op.primitive == &prim::dot_general;
+        scaled = scaled || (found && op.primitive != &prim::add && op.primitive != &prim::broadcast_in_dim &&
+                            op.primitive != &prim::convolution && op.primitive != &prim::dot_general);
+      }
+      EXPECT_EQ(!scaled, row.folds && !trainable);
+      const std::vector<Tensor> inputs{random({2, 4, 5, 5}, 9)};
+      const std::vector<double> wanted = numbers(evaluate(before, inputs)[0]);
+      const std::vector<double> got = numbers(evaluate(after, inputs)[0]);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i]))) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace transmuter::ir

@@ -67,8 +67,13 @@ std::vector<Pass> standard_passes() {
 }
 
 std::vector<Pass> raising_passes() {
-  return {{"raise_norms", raise_norms}, {"raise_activations", raise_activations}, {"raise_softmax", raise_softmax},
-          {"raise_dce", dce},           {"raise_attention", raise_attention},     {"raise_dce2", dce}};
+  return {{"raise_norms", raise_norms},
+          {"raise_activations", raise_activations},
+          {"raise_softmax", raise_softmax},
+          {"raise_dce", dce},
+          {"raise_attention", raise_attention},
+          {"fold_scales", fold_scales},
+          {"raise_dce2", dce}};
 }
 
 Program run_passes(Program program, std::span<const Pass> passes, const PipelineOptions& options) {
