@@ -1,4 +1,4 @@
-// Constant and Dropout.
+// Constant.
 #include "ops/known_moves.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -29,28 +29,8 @@ void constant(OpContext& op) {
   op.invalid("no value attribute");
 }
 
-// Inference: the input as it is and a mask of ones. Training mode drops nothing only where the ratio is 0.
-void dropout(OpContext& op) {
-  // What only training reads: the seed, and the attributes of the opsets that told training by is_test.
-  op.ignore_attributes({"seed", "consumed_inputs", "is_test"});
-  if (op.version() < 12) {
-    op.ignore_attributes({"ratio"});
-  } else if (op.has_input(2) && op.require_int(2) != 0) {
-    const double ratio = op.has_input(1) ? op.require_number(1) : 0.5;
-    if (ratio != 0) op.unsupported("training mode with ratio ", ratio);
-  }
-  op.output(0, op.traced(0));
-  if (!op.wants_output(1)) return;
-  // Before opset 10 the mask had the data's dtype.
-  const DType dtype = op.version() < 10 ? op.dtype(0) : DType::boolean;
-  op.output(1, op.build().splat(dtype, 1, op.shape(0)));
-}
-
 }  // namespace
 
-void register_constant(Registry& r) {
-  r.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, constant);
-  r.add("Dropout", {1, 6, 7, 10, 12, 13, 22}, dropout, "", "inference; training mode only with ratio 0");
-}
+void register_constant(Registry& r) { r.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, constant); }
 
 }  // namespace transmuter::ops

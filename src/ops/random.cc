@@ -1,4 +1,6 @@
 // RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial. Without a seed every trace has its own.
+#include "ops/random.h"
+
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -10,17 +12,27 @@
 #include "ops/support.h"
 
 namespace transmuter::ops {
+
+using ir::Value;
+
+uint64_t fresh_seed() {
+  std::random_device source;
+  return (uint64_t{source()} << 32) | source();
+}
+
+Value uniform_draws(ir::Builder& b, Dims shape, uint64_t seed) {
+  const Value bits = ir::random_bits(b, std::move(shape), seed);
+  const Value high = b.convert(b.shift_right_logical(bits, b.like(bits, 8)), DType::f32);
+  return b.multiply(high, b.like(high, 0x1p-24));
+}
+
 namespace {
 
 using ir::Builder;
 using ir::CompareDirection;
-using ir::Value;
 
 uint64_t read_seed(OpContext& op) {
-  if (!op.has_attribute("seed")) {
-    std::random_device source;
-    return (uint64_t{source()} << 32) | source();
-  }
+  if (!op.has_attribute("seed")) return fresh_seed();
   const float seed = op.attribute_float("seed");
   uint32_t bits;
   std::memcpy(&bits, &seed, sizeof bits);
@@ -33,18 +45,11 @@ DType read_dtype(OpContext& op, DType otherwise) {
   return dtype;
 }
 
-// f32 in [0, 1).
-Value uniform(Builder& b, Dims shape, uint64_t seed) {
-  const Value bits = ir::random_bits(b, std::move(shape), seed);
-  const Value high = b.convert(b.shift_right_logical(bits, b.like(bits, 8)), DType::f32);
-  return b.multiply(high, b.like(high, 0x1p-24));
-}
-
 // Box and Muller's.
 Value normal(Builder& b, const Dims& shape, uint64_t seed) {
   Dims both = shape;
   both.insert(both.begin(), 2);
-  const Value pairs = uniform(b, both, seed);
+  const Value pairs = uniform_draws(b, both, seed);
   const auto part = [&](int64_t i) { return b.squeeze(b.slice_axis(pairs, 0, i, i + 1), {0}); };
   const Value u = b.subtract(b.like(part(0), 1), part(0));  // (0, 1]
   const Value radius = b.sqrt(b.multiply(b.log(u), b.like(u, -2)));
@@ -55,7 +60,7 @@ void draw_uniform(OpContext& op, const Dims& shape, DType dtype) {
   op.check(is_float(dtype), "dtype must be floating point, is ", name(dtype));
   const float low = op.attribute_float("low", 0.0F), high = op.attribute_float("high", 1.0F);
   Builder& b = op.build();
-  const Value u = uniform(b, shape, read_seed(op));
+  const Value u = uniform_draws(b, shape, read_seed(op));
   op.output(0, b.convert(b.add(b.multiply(u, b.like(u, high - low)), b.like(u, low)), dtype));
 }
 
@@ -84,7 +89,7 @@ void bernoulli(OpContext& op) {
   const DType dtype = read_dtype(op, op.dtype(0));
   Builder& b = op.build();
   const Value p = b.convert(op.input(0), DType::f32);
-  op.output(0, b.convert(b.compare(uniform(b, b.shape(p), read_seed(op)), p, CompareDirection::lt), dtype));
+  op.output(0, b.convert(b.compare(uniform_draws(b, b.shape(p), read_seed(op)), p, CompareDirection::lt), dtype));
 }
 
 // From unnormalised log probabilities [n, classes]: the class where the running sum passes a uniform draw.
@@ -100,7 +105,7 @@ void multinomial(OpContext& op) {
   const Dim rows = b.shape(p)[0], classes = b.shape(p)[1];
   const Value sums = ir::cumulative(b, p, ir::ReduceKind::add, 1);
   const Dims shape{rows, count, classes};
-  const Value draws = b.broadcast_in_dim(uniform(b, {rows, count}, read_seed(op)), shape, {0, 1});
+  const Value draws = b.broadcast_in_dim(uniform_draws(b, {rows, count}, read_seed(op)), shape, {0, 1});
   const Value passed = b.compare(b.broadcast_in_dim(sums, shape, {0, 2}), draws, CompareDirection::le);
   const Value chosen = b.reduce(b.convert(passed, DType::i64), ir::ReduceKind::add, {2});
   const Value last = b.broadcast_to(b.dim_value(classes - 1, DType::i64), b.shape(chosen));

@@ -24,6 +24,7 @@ void register_control(Registry&);
 void register_conv(Registry&);
 void register_data_dependent(Registry&);
 void register_deform_conv(Registry&);
+void register_dropout(Registry&);
 void register_einsum(Registry&);
 void register_elementwise(Registry&);
 void register_expand(Registry&);
@@ -118,6 +119,7 @@ const Registry& registry() {
     register_conv(*r);
     register_data_dependent(*r);
     register_deform_conv(*r);
+    register_dropout(*r);
     register_einsum(*r);
     register_elementwise(*r);
     register_expand(*r);
