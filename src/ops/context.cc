@@ -213,7 +213,8 @@ void OpContext::output_constant(size_t i, Tensor tensor) {
 }
 
 void OpContext::check_all_inputs_read() const {
-  if (inputs_.size() > asked_inputs_) invalid("has ", inputs_.size(), " inputs, takes ", asked_inputs_);
+  for (size_t i = asked_inputs_; i < inputs_.size(); ++i)
+    if (inputs_[i]) invalid("input ", i, " is given, but the operator takes ", asked_inputs_);
 }
 
 void OpContext::check_all_attributes_read() const {

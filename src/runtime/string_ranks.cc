@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ops/registry.h"
+
 namespace transmuter::runtime {
 namespace {
 
