@@ -17,6 +17,7 @@ void register_constant(Registry&);
 void register_contrib_activation(Registry&);
 void register_contrib_attention(Registry&);
 void register_contrib_decode(Registry&);
+void register_contrib_host(Registry&);
 void register_contrib_moves(Registry&);
 void register_contrib_norm(Registry&);
 void register_contrib_pool(Registry&);
@@ -114,6 +115,7 @@ const Registry& registry() {
     register_contrib_activation(*r);
     register_contrib_attention(*r);
     register_contrib_decode(*r);
+    register_contrib_host(*r);
     register_contrib_moves(*r);
     register_contrib_norm(*r);
     register_contrib_pool(*r);
