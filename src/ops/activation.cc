@@ -162,7 +162,8 @@ void shrink(OpContext& op) {
   Builder& b = op.build();
   const DType dtype = op.dtype(0);
   Value x = op.input(0);
-  if (is_integer(dtype)) x = b.convert(x, DType::f32);  // lambd and bias are floats whatever the input is
+  // lambd and bias are floats whatever the input is.
+  if (is_integer(dtype)) x = b.convert(x, bit_width(dtype) <= 16 ? DType::f32 : DType::f64);
   const Value low = b.compare(x, b.like(x, -lambda), CompareDirection::lt);
   const Value high = b.compare(x, b.like(x, lambda), CompareDirection::gt);
   const Value shrunk = b.select(high, b.subtract(x, b.like(x, bias)), b.like(x, 0));
