@@ -11,6 +11,13 @@ void if_op(OpContext& op) {
   const onnx::Graph& else_branch = op.attribute_graph("else_branch");
   require_bool(op, 0);
   const Dim condition = op.require_dim(0);
+  if (depends_on_data(condition)) {
+    // A count of results decides (of NonMaxSuppression, say): as a value of the segment that counts.
+    Traced& known = *op.traced(0);
+    op.value_of(known);
+    known.known = Known();
+    throw GraphBreak{&op.node(), 0};
+  }
   const bool taken = decide(condition, "If: condition");
   std::vector<TracedPtr> results = op.inline_graph(taken ? then_branch : else_branch, {});
   op.check(results.size() >= op.output_count(), "the branch gives ", results.size(), " outputs, ", op.output_count(),

@@ -157,8 +157,9 @@ Value scaled_queries(OpContext& op, Value q, float scale) {
 }
 
 void require_parts(OpContext& op, const Rule& rule, size_t decay, size_t beta) {
-  op.check(!rule.decays || op.has_input(decay), "this update_rule needs a decay");
-  op.check(!rule.retrieves || op.has_input(beta), "this update_rule needs a beta");
+  const bool has_decay = op.has_input(decay), has_beta = op.has_input(beta);  // either may be given for nothing
+  op.check(!rule.decays || has_decay, "this update_rule needs a decay");
+  op.check(!rule.retrieves || has_beta, "this update_rule needs a beta");
 }
 
 // Heads repeated `times` along an axis, each beside its copies.
