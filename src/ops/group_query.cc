@@ -142,11 +142,16 @@ CacheCoding read_coding(OpContext& op, const char* attribute, size_t input) {
 CacheStart read_start(OpContext& op, Dim batch, Dim length, Dim total) {
   Builder& b = op.build();
   CacheStart start;
+  constexpr const char* kLengthsFit = "GroupQueryAttention: seqlens_k below total_sequence_length";
   if (provably_eq(batch, 1) && !op.has_input(kQueryLengths)) {
+    // What is fed can be checked; the program itself has no use for it.
+    if (op.has_input(kLengths) && op.traced(kLengths)->slot >= 0)
+      for (Dim last : op.require_dims(kLengths)) require(min(less_equal(0, last), less(last, total)), kLengthsFit);
     start.all = total - length;
     return start;
   }
-  const Value lengths = b.reshape(b.convert(op.input(kLengths), DType::i64), {batch});
+  const Value given = b.reshape(b.convert(op.input(kLengths), DType::i64), {batch, 1});
+  const Value lengths = b.reshape(ir::checked_indices(b, given, {total}, false, kLengthsFit), {batch});
   const Value totals = b.add(lengths, b.like(lengths, 1));
   if (op.has_input(kQueryLengths)) {
     start.each = b.subtract(totals, b.convert(op.input(kQueryLengths), DType::i64));
