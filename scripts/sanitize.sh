@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds with the address and undefined-behaviour sanitizers and runs the unit tests and the malformed files through them;
+# Builds with the address and undefined-behaviour sanitizers and runs the unit tests and the malformed files through them,
+# then what several threads do at once with the thread sanitizer;
 # `sanitize.sh --full` adds the node and trap cases. The last line is `N passed, N failed`.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scripts/bootstrap.sh
@@ -10,6 +11,10 @@ export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_n
 say "building (asan)"
 configure_and_build asan
 gtest "unit tests (asan, ubsan)" "$build/asan/bin/unit_tests"
+
+say "building (tsan)"
+configure_and_build tsan thread_tests
+gtest "threads (tsan)" "$build/tsan/bin/thread_tests"
 
 program=$build/asan/bin/transmuter
 suites=(malformed)
