@@ -212,10 +212,22 @@ TEST(Passes, SplitWeightsLeavesWideningToMain) {
   Builder b(nullptr);
   Value x = b.input({DType::f32, {256, 256}}, "x");
   Value half = b.weight(Tensor::zeros(DType::f16, {256, 256}), "half");
-  const Program program = b.finish({b.add(x, b.convert(b.transpose(half, {1, 0}), DType::f32))});
+  const Program program = b.finish({b.add(x, b.convert(b.negate(half), DType::f32))});
   const SplitProgram split = split_weights(program);
-  EXPECT_EQ(op_names(split.prepare), "transpose");
+  EXPECT_EQ(op_names(split.prepare), "negate");
   EXPECT_EQ(op_names(split.main), "convert add");
+}
+
+TEST(Passes, SplitWeightsLeavesViewsToMain) {
+  Builder b(nullptr);
+  Value x = b.input({DType::f32, {256, 256}}, "x");
+  Value w = b.weight(Tensor::zeros(DType::f32, {256, 256}), "w");
+  Value viewed = b.transpose(w, {1, 0});
+  Value computed = b.negate(b.reshape(w, {65536}));
+  const Program program = b.finish({b.add(x, viewed), b.add(x, b.reshape(computed, {256, 256}))});
+  const SplitProgram split = split_weights(program);
+  EXPECT_EQ(op_names(split.prepare), "reshape negate reshape");
+  EXPECT_EQ(op_names(split.main), "transpose add add");
 }
 
 TEST(Passes, PipelineSkipsAndDumps) {
