@@ -481,6 +481,110 @@ TEST(Raise, AttentionOfSymbolicExtents) {
   EXPECT_EQ(scope->assertions().size(), assertions);
 }
 
+// ---- rotary embeddings
+
+// x [2, 4, 3, 8]; angles [2, 3, 4]; x by sequence [2, 3, 4, 8]; [3, 4, 8]; angles of the sequence [3, 4]
+const std::vector<Shape> kRotary{{2, 4, 3, 8}, {2, 3, 4}, {2, 3, 4, 8}, {3, 4, 8}, {3, 4}};
+Value half(Builder& b, Value x, int64_t which) {
+  const int64_t last = b.rank(x) - 1;
+  const Dim width = floor_div(b.shape(x).back(), 2);
+  return b.slice_axis(x, last, width * which, width * (which + 1));
+}
+Value turn(Builder& b, Value x) { return b.concatenate({b.negate(half(b, x, 1)), half(b, x, 0)}, b.rank(x) - 1); }
+Value turn_pairs(Builder& b, Value x) {
+  const int64_t last = b.rank(x) - 1;
+  const Value even = b.slice_axis(x, last, 0, b.shape(x).back(), 2),
+              odd = b.slice_axis(x, last, 1, b.shape(x).back(), 2);
+  const Value pairs =
+      b.concatenate({b.expand_dims(b.negate(odd), {last + 1}), b.expand_dims(even, {last + 1})}, last + 1);
+  return b.reshape(pairs, b.shape(x));
+}
+Value twice(Builder& b, Value angles) { return b.concatenate({angles, angles}, b.rank(angles) - 1); }
+Value pairs(Builder& b, Value angles) {  // each angle and itself again
+  Dims wide = b.shape(angles), flat = wide;
+  wide.push_back(2);
+  flat.back() = flat.back() * 2;
+  std::vector<int64_t> dimensions;
+  for (int64_t i = 0; i < b.rank(angles); ++i) dimensions.push_back(i);
+  return b.reshape(b.broadcast_in_dim(angles, wide, dimensions), flat);
+}
+// x cos + turned sin, the angles along these axes of x.
+Value rotate(Builder& b, Value x, Value turned, Value cos, Value sin, const std::vector<int64_t>& axes) {
+  return b.add(b.multiply(x, b.broadcast_in_dim(cos, b.shape(x), axes)),
+               b.multiply(turned, b.broadcast_in_dim(sin, b.shape(x), axes)));
+}
+
+TEST(Raise, RotaryEmbedding) {
+  check(kRotary, {{"as Llama is exported, cos scaled", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[1]);
+                     return rotate(b, v[0], turn(b, v[0]), times(b, b.cosine(a), 1.5), b.sine(a), {0, 2, 3});
+                   }},
+                  {"the sequence before the heads", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[1]);
+                     return rotate(b, v[2], turn(b, v[2]), b.cosine(a), b.sine(a), {0, 1, 3});
+                   }},
+                  {"without a batch", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[4]);
+                     return rotate(b, v[3], turn(b, v[3]), b.cosine(a), b.sine(a), {0, 2});
+                   }},
+                  {"one sequence of angles for all, minus one multiplied", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[4]);
+                     const Value turned = b.concatenate({times(b, half(b, v[0], 1), -1), half(b, v[0], 0)}, 3);
+                     return rotate(b, v[0], turned, b.cosine(a), b.sine(a), {2, 3});
+                   }},
+                  {"interleaved", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = pairs(b, v[1]);
+                     return rotate(b, v[2], turn_pairs(b, v[2]), b.cosine(a), b.sine(a), {0, 1, 3});
+                   }},
+                  {"rows of a table", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     std::vector<double> table;
+                     for (int i = 0; i < 5; ++i)
+                       for (int j = 0; j < 8; ++j) table.push_back(std::cos(i * std::pow(10, -(j % 4))));
+                     GatherAttributes g;
+                     g.offset_dims = {1};
+                     g.collapsed_slice_dims = {0};
+                     g.start_index_map = {0};
+                     g.index_vector_dim = 1;
+                     g.slice_sizes = {1, 8};
+                     const Value rows = b.gather(b.weight(make(DType::f32, table, {5, 8}), "table"),
+                                                 b.constant(Tensor(std::vector<int64_t>{2, 0, 4}, {3})), g);
+                     return rotate(b, v[0], turn(b, v[0]), rows, rows, {2, 3});
+                   }},
+                  {"a part of each head", "rotary_embedding",
+                   [](Builder& b, Values v) {
+                     const Value a = b.slice_axis(twice(b, b.slice_axis(v[1], 2, 0, 2)), 2, 0, 4);
+                     const Value x = b.slice_axis(v[0], 3, 0, 4);
+                     return b.concatenate(
+                         {rotate(b, x, turn(b, x), b.cosine(a), b.sine(a), {0, 2, 3}), b.slice_axis(v[0], 3, 4, 8)}, 3);
+                   }},
+                  {"angles that do not repeat", "",
+                   [](Builder& b, Values v) {
+                     const Value a = b.concatenate({v[1], b.tanh(v[1])}, 2);
+                     return rotate(b, v[0], turn(b, v[0]), b.cosine(a), b.sine(a), {0, 2, 3});
+                   }},
+                  {"pairs turned, halves repeated", "",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[1]);
+                     return rotate(b, v[0], turn_pairs(b, v[0]), b.cosine(a), b.sine(a), {0, 2, 3});
+                   }},
+                  {"the first half negated", "",
+                   [](Builder& b, Values v) {
+                     const Value a = twice(b, v[1]);
+                     const Value turned = b.concatenate({half(b, v[0], 1), b.negate(half(b, v[0], 0))}, 3);
+                     return rotate(b, v[0], turned, b.cosine(a), b.sine(a), {0, 2, 3});
+                   }},
+                  {"angles by head too", "", [](Builder& b, Values v) {
+                     const Value a = twice(b, half(b, v[0], 0));
+                     return rotate(b, v[0], turn(b, v[0]), b.cosine(a), b.sine(a), {0, 1, 2, 3});
+                   }}});
+}
+
 // ---- scales by channel
 
 struct FoldRow {

@@ -72,6 +72,7 @@ std::vector<Pass> raising_passes() {
           {"raise_softmax", raise_softmax},
           {"raise_dce", dce},
           {"raise_attention", raise_attention},
+          {"raise_rotary", raise_rotary},
           {"fold_scales", fold_scales},
           {"raise_dce2", dce}};
 }

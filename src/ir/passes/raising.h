@@ -12,6 +12,7 @@ Program raise_norms(const Program& program);        // layer_norm, rms_norm
 Program raise_activations(const Program& program);  // gelu, silu
 Program raise_softmax(const Program& program);      // softmax, log_softmax
 Program raise_attention(const Program& program);    // attention; after raise_softmax and dce
+Program raise_rotary(const Program& program);       // rotary_embedding
 // Not a composite, but as much an exporter's leaving: batch normalisation after a convolution or product.
 Program fold_scales(const Program& program);
 
