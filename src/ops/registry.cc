@@ -55,6 +55,7 @@ void register_pool(Registry&);
 void register_pool_positions(Registry&);
 void register_qlinear(Registry&);
 void register_quantize(Registry&);
+void register_quantized_lstm(Registry&);
 void register_quantized_product(Registry&);
 void register_quantized_table(Registry&);
 void register_random(Registry&);
@@ -153,6 +154,7 @@ const Registry& registry() {
     register_pool_positions(*r);
     register_qlinear(*r);
     register_quantize(*r);
+    register_quantized_lstm(*r);
     register_quantized_product(*r);
     register_quantized_table(*r);
     register_random(*r);
