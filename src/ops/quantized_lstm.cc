@@ -116,8 +116,8 @@ Direction run(OpContext& op, const Cell& cell, int64_t d, bool reverse) {
           c = body.select(wide, c, current[1]);
           y = body.select(wide, h, body.like(h, 0));
         }
-        return std::vector<Value>{h, c,
-                                  body.dynamic_update_slice(current[2], body.expand_dims(y, {0}), {t, zero, zero})};
+        const Value ys = body.dynamic_update_slice(current[2], body.expand_dims(y, {0}), {t, zero, zero});
+        return std::vector<Value>{h, c, ys, y};
       });
   return {reverse ? reversed(b, last[2], lengths) : last[2], last[0], last[1]};
 }
@@ -130,8 +130,9 @@ void dynamic_quantize_lstm(OpContext& op) {
   const std::string direction = op.attribute_string("direction", "forward");
   op.check(direction == "forward" || direction == "reverse" || direction == "bidirectional", "direction ", direction,
            " is not one of the operator's");
-  for (const std::string& name : op.attribute_strings("activations", {}))
-    if (name != "Sigmoid" && name != "Tanh") op.unsupported("activation ", name);
+  const std::vector<std::string> activations = op.attribute_strings("activations", {});
+  for (size_t i = 0; i < activations.size(); ++i)
+    if (activations[i] != (i % 3 == 0 ? "Sigmoid" : "Tanh")) op.unsupported("activation ", activations[i]);
   op.ignore_attributes({"activation_alpha", "activation_beta"});  // of other activations
   op.check(op.dtype(0) == DType::f32, "X must be float32, is ", name(op.dtype(0)));
   op.check(op.rank(0) == 3 && op.rank(1) == 3 && op.rank(2) == 3, "X, W and R must have rank 3");
