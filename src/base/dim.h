@@ -206,6 +206,15 @@ class ShapeScope {
   Dim break_value(int32_t value, int32_t element, int64_t hint);
   Dim data_dependent(Dim bound, const char* what);  // [0, bound], hint = bound's
 
+  // A data-dependent symbol that the run has defined becomes like any other: it may be decided on, and its hint is the
+  // value. Dims and Reals made before keep their old hints: refreshed() gives the new ones.
+  static void settle(const std::shared_ptr<ShapeScope>& scope, int32_t symbol, int64_t value);
+  Dim refreshed(Dim a);
+  Real refreshed(Real a);
+
+  // Facts and specialisations recorded from now on say where they come from: "node Reshape_3".
+  void set_origin(std::string origin);
+
   // Pins: the guard that this value is what it was.
   void guard_equal(Dim a, int64_t expected, const std::string& what);
 
@@ -237,6 +246,7 @@ class Bindings {
   void reset();                             // no symbol is set; keeps the memory for another run
   void set(int32_t symbol, int64_t value);  // throws Error if set to another value before
   bool has(int32_t symbol) const;
+  int64_t value(int32_t symbol) const { return values_[static_cast<size_t>(symbol)]; }  // of one that is set
   int64_t evaluate(Dim a);  // constants at once; Error if a symbol is unset, on overflow or x / 0
   double evaluate(Real a);
   std::vector<int64_t> evaluate(const Dims& dims);

@@ -1,6 +1,7 @@
 // ShapeScope: symbols, guards, assertions, and the calls that record them.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "base/dim_table.h"
 #include "base/strings.h"
@@ -29,9 +30,11 @@ void record(std::vector<Fact>& facts, ExprId truth, int64_t expected, std::strin
 }  // namespace
 
 void ShapeScope::Impl::add_guard(ExprId truth, int64_t expected, std::string what) {
+  if (!origin.empty()) what += ", " + origin;
   record(guards, truth, expected, std::move(what));
 }
 void ShapeScope::Impl::add_assertion(ExprId truth, int64_t expected, std::string what) {
+  if (!origin.empty()) what += ", " + origin;
   record(assertions, truth, expected, std::move(what));
 }
 
@@ -126,6 +129,39 @@ Dim ShapeScope::data_dependent(Dim bound, const char* what) {
     impl.table.assume_nonneg(impl.table.add_scaled(impl.table.terms_of(limit), impl.table.terms_of(symbol.expr), -1));
   return impl.dim_of(impl.table.canon(symbol.expr));
 }
+
+void ShapeScope::settle(const std::shared_ptr<ShapeScope>& scope, int32_t symbol, int64_t value) {
+  Impl& impl = scope->impl();
+  Table& table = impl.table;
+  Symbol& settled = impl.symbols[static_cast<size_t>(symbol)];
+  settled.hint = value;
+  table.nodes[settled.expr].value = value;
+  table.nodes[settled.expr].data_dependent = false;
+  Bindings hints(scope);
+  for (size_t i = 0; i < impl.symbols.size(); ++i) hints.set(static_cast<int32_t>(i), impl.symbols[i].hint);
+  for (ExprId id = settled.expr + 1; id < table.nodes.size(); ++id) {  // children come before their parents
+    if (!table.nodes[id].data_dependent || table.nodes[id].kind == Kind::symbol) continue;
+    bool depends = false;
+    table.for_children(id, [&](ExprId child) { depends = depends || table.nodes[child].data_dependent; });
+    table.nodes[id].data_dependent = depends;
+    try {
+      table.nodes[id].value = hints.evaluate_expr(id);
+    } catch (const Error&) {
+      // An arm that the run does not take may have no value.
+    }
+  }
+}
+
+Dim ShapeScope::refreshed(Dim a) { return a.is_constant() ? a : impl_->dim_of(impl_->table.canon(a.expr())); }
+
+Real ShapeScope::refreshed(Real a) {
+  if (a.is_constant()) return a;
+  const ExprId id = impl_->table.canon(a.expr());
+  const double hint = std::bit_cast<double>(impl_->table.hint(id));
+  return impl_->table.nodes[id].kind == Kind::real_constant ? Real(hint) : Real(hint, id, tag());
+}
+
+void ShapeScope::set_origin(std::string origin) { impl_->origin = std::move(origin); }
 
 void ShapeScope::guard_equal(Dim a, int64_t expected, const std::string& what) {
   Impl& impl = *impl_;
@@ -234,7 +270,8 @@ int64_t specialize(Dim a, const char* what) {
   ShapeScope::Impl& impl = scope_of(a);
   const ExprId id = impl.table.canon(a.expr());
   if (!impl.table.is_constant(id)) {
-    std::string note = str(what, ": ", impl.text(id), " = ", impl.table.hint(id));
+    std::string note = str(what, impl.origin.empty() ? "" : ", ", impl.origin, ": ", impl.text(id), " = ",
+                           impl.table.hint(id));
     scope->guard_equal(a, impl.table.hint(id), what);
     impl.specializations.push_back(std::move(note));
   }

@@ -1,12 +1,12 @@
-// What a CompiledModel keeps: traces by guards, least recently used last.
+// What a Model and a CompiledModel are inside.
 #pragma once
 
-#include <list>
 #include <memory>
-#include <mutex>
+#include <string>
+#include <vector>
 
 #include "onnx/graph.h"
-#include "runtime/trace.h"
+#include "runtime/graph_runner.h"
 #include "transmuter/model.h"
 
 namespace transmuter {
@@ -16,29 +16,20 @@ struct Model::Impl {
   LoadOptions options;
   std::vector<ValueSpec> inputs;
   std::vector<ValueSpec> outputs;
+
+  // Inputs by position, checked against what the model declares.
+  std::vector<Value> by_position(const TensorMap& inputs) const;
+  TensorMap by_name(std::vector<Value> outputs) const;
+  // An Error on its way out gets the file's name.
+  void locate(Error& error) const;
 };
 
 struct CompiledModel::Impl {
   std::shared_ptr<const Model::Impl> model;
-  CompileOptions options;
-  std::shared_ptr<Backend> backend;
-  BackendOptions backend_options;
-
-  mutable std::mutex mutex;  // the cache and the statistics; a run holds it only to look up
-  mutable std::list<std::shared_ptr<const runtime::Trace>> traces;
-  mutable RunStats stats;
-
-  std::vector<Value> by_position(const TensorMap& inputs) const;  // checked against the declared inputs
-  TensorMap run(const TensorMap& inputs) const;
-  void ensure_trace(const TensorMap& inputs) const;
-  std::unique_ptr<Executable> compile(const ir::Program& program) const;
-
- private:
-  std::shared_ptr<const runtime::Trace> find(const std::vector<Value>& inputs) const;
-  std::shared_ptr<const runtime::Trace> trace(const std::vector<Value>& inputs) const;
+  std::unique_ptr<runtime::GraphRunner> runner;
 };
 
-// Throws Error(unsupported) that lists every node of the graph (subgraphs included) whose operator is missing.
+// Every node of the graph (subgraphs included) whose operator is missing: "node X (Op)".
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph);
 
 }  // namespace transmuter

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "onnx/graph.h"
+#include "runtime/control_flow.h"
 #include "transmuter/value.h"
 
 namespace transmuter::runtime {
@@ -18,8 +19,8 @@ struct Environment {
   const Value* find(const std::string& name) const;
 };
 
-// Inputs in node order (kind none = absent); `outer` is what subgraphs capture from.
-std::vector<Value> run_node(const onnx::Node& node, std::vector<Value> inputs, const Environment& outer);
+// A node without subgraphs. Inputs in node order (kind none = absent).
+std::vector<Value> run_node(const onnx::Node& node, std::vector<Value> inputs);
 // Inputs by position; returns the graph's outputs by position.
 std::vector<Value> run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs, const Environment* outer);
 

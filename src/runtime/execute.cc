@@ -2,6 +2,7 @@
 
 #include "base/strings.h"
 #include "runtime/eager.h"
+#include "runtime/graph_runner.h"
 
 namespace transmuter::runtime {
 
@@ -17,7 +18,9 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
     case Ref::Kind::optional: {
       std::vector<Value> items;
       for (const Ref& item : ref.items) items.push_back(resolve(item, slots));
-      return ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
+      Value value = ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
+      value.element = ref.element;
+      return value;
     }
   }
   return {};
@@ -33,19 +36,36 @@ void run_segment(const Segment& segment, std::vector<Value>& slots, const Backen
   }
 }
 
+namespace {
+
+// A body by its own traces: what the operator feeds it, then what it reads from outside.
+struct TracedBody : Body {
+  TracedBody(GraphRunner& r, std::vector<Value> c) : runner(r), captures(std::move(c)) {}
+  std::vector<Value> run(std::vector<Value> inputs) const override {
+    inputs.insert(inputs.end(), captures.begin(), captures.end());
+    return runner.run(inputs);
+  }
+  GraphRunner& runner;
+  std::vector<Value> captures;
+};
+
+}  // namespace
+
 std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots) {
-  Environment outer;
-  for (const auto& [name, ref] : step.captures) outer.values[name] = resolve(ref, slots);
-  std::vector<Value> inputs;
+  std::vector<Value> inputs, captures;
   for (const Ref& ref : step.inputs) inputs.push_back(resolve(ref, slots));
-  return run_node(*step.node, std::move(inputs), outer);
+  if (!step.body) return run_node(*step.node, std::move(inputs));
+  for (const Ref& ref : step.captures) captures.push_back(resolve(ref, slots));
+  return run_driven(*step.node, std::move(inputs), TracedBody(*step.body, std::move(captures)));
 }
 
 namespace {
 
-bool fits(const SlotType& type, const Value& value) {
-  if (type.dtype == DType::invalid || !value.is_tensor()) return true;
-  return value.tensor.dtype() == type.dtype && value.tensor.rank() == type.rank;
+std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& slots) try {
+  return run_eager_step(step, slots);
+} catch (Error& error) {
+  error.in(str("node ", step.node->label, " (", step.node->op_type, ")"));
+  throw;
 }
 
 }  // namespace
@@ -54,7 +74,6 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
                              Bindings& bindings) {
   std::vector<Value> slots(static_cast<size_t>(trace.slot_count));
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
-  bind_symbols(*trace.scope, slots, bindings);
   bindings.check_assertions();
   for (const auto& step : trace.steps) {
     bool check = false;
@@ -63,7 +82,7 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
       check = segment->defines_symbols;
     } else {
       const auto& eager = std::get<EagerStep>(step);
-      std::vector<Value> results = run_eager_step(eager, slots);
+      std::vector<Value> results = run_named(eager, slots);
       for (size_t i = 0; i < results.size() && i < eager.output_slots.size(); ++i) {
         const int32_t slot = eager.output_slots[i];
         if (slot < 0) continue;

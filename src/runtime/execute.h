@@ -7,12 +7,12 @@
 
 namespace transmuter::runtime {
 
-// Thrown when a guard on a value that only turned up during the run does not hold: the caller traces anew.
+// Thrown when a guard on a value that only turned up during the run does not hold: another trace must be tried.
 struct GuardFailed {
   std::string what;
 };
 
-// `inputs` by graph input position. Returns the graph's outputs by position.
+// `inputs` by graph input position; `bindings` hold their symbols. Returns the graph's outputs by position.
 std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
                              Bindings& bindings);
 // One segment: reads and fills slots.

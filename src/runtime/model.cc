@@ -5,7 +5,9 @@
 #include "onnx/tensor_proto.h"
 #include "onnx/value_proto.h"
 #include "ops/registry.h"
+#include "ops/schema.h"
 #include "runtime/compiled_model.h"
+#include "runtime/control_flow.h"
 #include "runtime/eager.h"
 #include "tensor/npy.h"
 #include "transmuter/io.h"
@@ -52,13 +54,31 @@ void for_each_node(const onnx::Graph& graph, const Fn& fn) {
   }
 }
 
-bool driven_by_host(const onnx::Node& node) {
-  return node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
+void check_schemas(const onnx::Graph& graph) {
+  for (const onnx::Node& node : graph.nodes) {
+    try {
+      ops::check_schema(node);
+      for (const onnx::Attribute& a : node.attributes) {
+        if (a.graph) check_schemas(*a.graph);
+        for (const auto& g : a.graphs) check_schemas(*g);
+      }
+    } catch (Error& error) {
+      error.in(str("node ", node.label, " (", node.op_type, ")"));
+      throw;
+    }
+  }
 }
 
 std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& options) {
   auto impl = std::make_shared<Model::Impl>();
   impl->model = std::move(model);
+  try {
+    check_schemas(impl->model.graph);
+  } catch (Error& error) {
+    error.in(str("graph ", impl->model.graph.name));
+    impl->locate(error);
+    throw;
+  }
   impl->options = options;
   for (const onnx::ValueInfo& info : impl->model.graph.inputs) {
     impl->inputs.push_back(spec_of(info));
@@ -73,7 +93,7 @@ std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& optio
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
   std::vector<std::string> missing;
   for_each_node(graph, [&](const onnx::Node& node) {
-    if (driven_by_host(node) || ops::registry().find(node.domain, node.op_type)) return;
+    if (runtime::driven_by_host(node) || ops::registry().find(node.domain, node.op_type)) return;
     missing.push_back(str("node ", node.label, " (", node.domain.empty() ? "" : node.domain + ".", node.op_type, ")"));
   });
   return missing;
@@ -122,39 +142,43 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
 }
 
 CompiledModel Model::compile(const CompileOptions& options) const {
-  auto impl = std::make_shared<CompiledModel::Impl>();
-  impl->model = impl_;
-  impl->options = options;
-  impl->backend = Backend::get(options.backend);
-  impl->backend_options.threads = options.threads;
-  impl->backend_options.passes = options.passes;
-  impl->backend_options.verbose = options.verbose;
-  impl->backend_options.weights = std::make_shared<WeightStore>();
+  auto engine = std::make_shared<runtime::Engine>();
+  engine->backend = Backend::get(options.backend);
+  engine->options.threads = options.threads;
+  engine->options.passes = options.passes;
+  engine->options.verbose = options.verbose;
+  engine->options.weights = std::make_shared<WeightStore>();
+  engine->passes = options.passes;
+  engine->trainable = impl_->options.trainable;
+  engine->cache_size = options.cache_size;
+  engine->describe = options.verbose;
   if (const auto missing = unsupported_nodes(impl_->model.graph); !missing.empty()) {
     std::string all;
     for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
     if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
-    Error error(
-        ErrorCode::unsupported,
-        str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
-            " not implemented: ", all));
-    if (!impl_->model.path.empty()) error.in("file " + impl_->model.path);
+    Error error(ErrorCode::unsupported,
+                str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
+                    " not implemented: ", all));
+    impl_->locate(error);
     throw error;
   }
+  auto impl = std::make_shared<CompiledModel::Impl>();
+  impl->model = impl_;
+  std::shared_ptr<const onnx::Graph> graph(impl_, &impl_->model.graph);  // lives as long as the model
+  impl->runner = std::make_unique<runtime::GraphRunner>(std::move(graph), std::move(engine));
   CompiledModel compiled;
   compiled.impl_ = std::move(impl);
   return compiled;
 }
 
-TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const {
+TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const try {
   CompileOptions options;
   options.backend = backend;
-  const CompiledModel compiled = compile(options);
-  const std::vector<Value> values = compiled.impl_->by_position(inputs);
-  std::vector<Value> results = runtime::run_graph(impl_->model.graph, values, nullptr);
-  TensorMap outputs;
-  for (size_t i = 0; i < results.size(); ++i) outputs[impl_->outputs[i].name] = std::move(results[i]);
-  return outputs;
+  compile(options);  // refuses what cannot run
+  return impl_->by_name(runtime::run_graph(impl_->model.graph, impl_->by_position(inputs), nullptr));
+} catch (Error& error) {
+  impl_->locate(error);
+  throw;
 }
 
 std::vector<OperatorInfo> supported_operators() {

@@ -1,8 +1,21 @@
 #include "runtime/trace.h"
 
 #include "base/strings.h"
+#include "ir/primitive.h"
+#include "runtime/graph_runner.h"
 
 namespace transmuter::runtime {
+
+SlotType slot_type(const Value& value) {
+  if (!value.is_tensor()) return {value.kind, DType::invalid, -1};
+  return {value.kind, value.tensor.dtype(), value.tensor.rank()};
+}
+
+bool fits(const SlotType& type, const Value& value) {
+  if (type.kind == Value::Kind::none) return true;
+  if (value.kind != type.kind) return false;
+  return !value.is_tensor() || (value.tensor.dtype() == type.dtype && value.tensor.rank() == type.rank);
+}
 
 void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bindings& bindings) {
   const std::vector<Symbol>& symbols = scope.symbols();
@@ -10,70 +23,129 @@ void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bind
     const int32_t symbol = static_cast<int32_t>(i);
     const SymbolSource& source = symbols[i].source;
     if (source.kind == SymbolSource::Kind::data_dependent || bindings.has(symbol)) continue;
+    if (static_cast<size_t>(source.index) >= slots.size()) continue;
     const Value& value = slots[static_cast<size_t>(source.index)];
     if (!value.is_tensor()) continue;
     const bool extent =
         source.kind == SymbolSource::Kind::input_extent || source.kind == SymbolSource::Kind::break_extent;
     if (extent) {
       bindings.set(symbol, value.tensor.dim(source.axis));
-    } else {
-      const Tensor wide = value.tensor.aligned().cast(DType::i64);
-      bindings.set(symbol, wide.data<int64_t>()[source.axis]);
+      continue;
     }
+    // Guards on the number of elements come before those on their values in the list, but nothing reads them in order.
+    if (source.axis >= value.tensor.size()) continue;
+    const Tensor wide = value.tensor.aligned().cast(DType::i64);
+    bindings.set(symbol, wide.data<int64_t>()[source.axis]);
   }
 }
 
 namespace {
 
-std::string ref_text(const Ref& ref) {
+std::string slot_text(const Trace& trace, int32_t slot) {
+  const std::string& name = slot < 0 ? std::string() : trace.slot_names[static_cast<size_t>(slot)];
+  return slot < 0 ? "-" : name.empty() ? str("%", slot) : name;
+}
+
+std::string ref_text(const Trace& trace, const Ref& ref) {
   switch (ref.kind) {
     case Ref::Kind::absent:
       return "-";
     case Ref::Kind::slot:
-      return str("%", ref.slot);
+      return slot_text(trace, ref.slot);
     case Ref::Kind::constant:
-      return describe(ref.constant);
+      return str("constant ", describe(ref.constant));
     case Ref::Kind::sequence:
     case Ref::Kind::optional: {
-      std::string text = "(";
-      for (const Ref& item : ref.items) text += (text.size() > 1 ? ", " : "") + ref_text(item);
+      std::string text = ref.kind == Ref::Kind::sequence ? "sequence(" : "optional(";
+      for (size_t i = 0; i < ref.items.size(); ++i) text += (i ? ", " : "") + ref_text(trace, ref.items[i]);
       return text + ")";
     }
   }
   return "";
 }
 
+std::string slots_text(const Trace& trace, const std::vector<int32_t>& slots) {
+  std::string text;
+  for (size_t i = 0; i < slots.size(); ++i) text += (i ? ", " : "") + slot_text(trace, slots[i]);
+  return text.empty() ? "none" : text;
+}
+
+std::string indented(const std::string& text) {
+  std::string out = "    ";
+  for (size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (text[i] == '\n' && i + 1 < text.size()) out += "    ";
+  }
+  return out;
+}
+
+std::string source_text(const Trace& trace, const Symbol& symbol) {
+  const SymbolSource& source = symbol.source;
+  const auto slot = [&] { return slot_text(trace, source.index); };
+  switch (source.kind) {
+    case SymbolSource::Kind::input_extent:
+      return str("extent ", source.axis, " of input ", slot());
+    case SymbolSource::Kind::input_value:
+      return str("element ", source.axis, " of input ", slot());
+    case SymbolSource::Kind::data_dependent:
+      return str("a count of the run, at most ", to_string(symbol.bound));
+    case SymbolSource::Kind::break_extent:
+      return str("extent ", source.axis, " of ", slot());
+    case SymbolSource::Kind::break_value:
+      return str("element ", source.axis, " of ", slot());
+  }
+  return "";
+}
+
+std::string fact_text(const Trace& trace, const Fact& fact) {
+  const std::string truth = to_string(Dim(fact.expected, fact.truth, trace.scope->tag()));
+  return str(truth, " = ", fact.expected, "  (", fact.what, ")");
+}
+
+std::string segment_text(const Trace& trace, const Segment& segment, size_t number) {
+  std::string text = str("segment ", number, ": ", segment.program->ops().size(), " ops\n");
+  text += str("  reads ", slots_text(trace, segment.input_slots), "\n");
+  text += str("  gives ", slots_text(trace, segment.output_slots), "\n");
+  return text;
+}
+
+std::string eager_text(const Trace& trace, const EagerStep& eager) {
+  std::string text =
+      str("break: node ", eager.node->label, " (", eager.node->op_type, ") runs eagerly: ", eager.reason, "\n");
+  for (const Ref& ref : eager.inputs) text += str("  reads ", ref_text(trace, ref), "\n");
+  for (const Ref& ref : eager.captures) text += str("  its body reads ", ref_text(trace, ref), "\n");
+  text += str("  gives ", slots_text(trace, eager.output_slots), "\n");
+  if (!eager.body) return text;
+  for (const auto& inner : eager.body->traces()) text += str("  body:\n", indented(to_text(*inner)));
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const Trace& trace) {
   const ShapeScope::Enter enter(trace.scope);
-  std::string text;
-  int64_t segments = 0;
+  const ShapeScope& scope = *trace.scope;
+  size_t segments = 0;
   for (const auto& step : trace.steps) segments += std::holds_alternative<Segment>(step) ? 1 : 0;
-  text +=
-      str("segments ", segments, ", breaks ", trace.breaks, ", guards ", trace.scope->guards().size(), ", assertions ",
-          trace.scope->assertions().size(), ", specialisations ", trace.scope->specializations().size(), "\n");
-  for (const Symbol& symbol : trace.scope->symbols()) text += str("symbol ", symbol.name, " = ", symbol.hint, "\n");
-  for (const Fact& fact : trace.scope->guards()) {
-    text += str("guard ", to_string(Dim(fact.expected, fact.truth, trace.scope->tag())), " = ", fact.expected, "  (",
-                fact.what, ")\n");
-  }
-  for (const Fact& fact : trace.scope->assertions()) {
-    text += str("assertion ", to_string(Dim(1, fact.truth, trace.scope->tag())), "  (", fact.what, ")\n");
-  }
-  for (const std::string& what : trace.scope->specializations()) text += str("specialisation ", what, "\n");
+  std::string text = str("trace: segments ", segments, ", breaks ", trace.breaks, ", guards ", scope.guards().size(),
+                         ", assertions ", scope.assertions().size(), ", specialisations ",
+                         scope.specializations().size(), "\n");
+  for (const Symbol& symbol : scope.symbols())
+    text += str("symbol ", symbol.name, " = ", symbol.hint, ": ", source_text(trace, symbol), "\n");
+  for (const Fact& fact : scope.guards()) text += str("guard ", fact_text(trace, fact), "\n");
+  for (const Fact& fact : scope.assertions()) text += str("assertion ", fact_text(trace, fact), "\n");
+  for (const std::string& what : scope.specializations()) text += str("specialisation ", what, "\n");
+  for (const std::string& known : trace.known) text += str("known ", known, "\n");
+  size_t number = 0;
   for (const auto& step : trace.steps) {
     if (const auto* segment = std::get_if<Segment>(&step)) {
-      text += str("segment: ", segment->program->ops().size(), " ops, inputs ", segment->input_slots, ", outputs ",
-                  segment->output_slots, "\n");
+      text += segment_text(trace, *segment, number++);
+      if (!segment->ended_by.empty()) text += str("break: ", segment->ended_by, "\n");
     } else {
-      const auto& eager = std::get<EagerStep>(step);
-      text += str("break: node ", eager.node->label, " (", eager.node->op_type, ") runs eagerly: ", eager.reason,
-                  "; inputs");
-      for (const Ref& ref : eager.inputs) text += " " + ref_text(ref);
-      text += str(", outputs ", eager.output_slots, "\n");
+      text += eager_text(trace, std::get<EagerStep>(step));
     }
   }
+  for (const Ref& ref : trace.outputs) text += str("output ", ref_text(trace, ref), "\n");
   return text;
 }
 

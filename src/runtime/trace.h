@@ -15,6 +15,8 @@
 
 namespace transmuter::runtime {
 
+class GraphRunner;
+
 // Where a value comes from: a slot, a constant, or a sequence/optional of such.
 struct Ref {
   enum class Kind : uint8_t { absent, slot, constant, sequence, optional };
@@ -22,6 +24,7 @@ struct Ref {
   int32_t slot = -1;
   Tensor constant;
   std::vector<Ref> items;
+  DType element = DType::invalid;  // sequence, optional
 };
 
 // A program without breaks. Compiled when the trace is finished (or at a break, to go on with real values).
@@ -31,30 +34,38 @@ struct Segment {
   std::vector<int32_t> output_slots;  // of its results
   std::unique_ptr<Executable> executable;
   bool defines_symbols = false;  // guards may depend on what it finds
+  std::string ended_by;          // "node X (If) reads input 0"; empty for the last and before an eager step
 };
 
 // A node that runs on real values between segments.
 struct EagerStep {
   const onnx::Node* node;
   std::vector<Ref> inputs;
-  std::vector<std::pair<std::string, Ref>> captures;  // what its subgraphs read from outside
-  std::vector<int32_t> output_slots;                  // -1: not wanted
+  // Loop, Scan, SequenceMap: the body takes what the operator feeds it, then `captures`, what it reads from outside.
+  std::shared_ptr<GraphRunner> body;
+  std::vector<Ref> captures;
+  std::vector<int32_t> output_slots;  // -1: not wanted
   std::string reason;
 };
 
 // What a slot must hold for the trace to go on (checked for graph inputs and eager results).
 struct SlotType {
-  DType dtype = DType::invalid;  // invalid: not a tensor, or not checked
+  Value::Kind kind = Value::Kind::none;  // none: not checked
+  DType dtype = DType::invalid;          // tensors
   int64_t rank = -1;
 };
+SlotType slot_type(const Value& value);
+bool fits(const SlotType& type, const Value& value);
 
 struct Trace {
   std::shared_ptr<ShapeScope> scope;
   std::vector<std::variant<Segment, EagerStep>> steps;
   int32_t slot_count = 0;
-  std::vector<bool> present;         // which graph inputs were given
-  std::vector<SlotType> slot_types;  // by slot
+  std::vector<bool> present;            // which graph inputs were given
+  std::vector<std::string> slot_names;  // by slot
+  std::vector<SlotType> slot_types;     // by slot
   std::vector<Ref> outputs;
+  std::vector<std::string> known;  // "name = value" of the values that steered shapes (on request)
   int64_t breaks = 0;
   double trace_ms = 0;
   double compile_ms = 0;
@@ -62,7 +73,7 @@ struct Trace {
 
 std::string to_text(const Trace& trace);
 
-// Sets the symbols whose slots hold a value and that are not set yet.
+// Sets the symbols whose slots hold a value and that are not set yet. `slots` may be the first ones only.
 void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bindings& bindings);
 
 }  // namespace transmuter::runtime

@@ -4,26 +4,16 @@
 #include <unordered_set>
 
 #include "base/strings.h"
-#include "runtime/constant_slice.h"
-#include "runtime/execute.h"
+#include "runtime/control_flow.h"
 
 namespace transmuter::runtime {
 
-using ops::Known;
 using ops::Traced;
 using ops::TracedPtr;
 
 namespace {
 
-constexpr int64_t kMaxInlineConstant = 64;  // elements; larger ones are weight parameters
-constexpr int64_t kMaxValueSymbols = 64;    // elements of an input whose values become symbols
-
-bool has_subgraph(const onnx::Node& node) {
-  return std::any_of(node.attributes.begin(), node.attributes.end(),
-                     [](const onnx::Attribute& a) { return a.graph || !a.graphs.empty(); });
-}
-
-std::string where(const onnx::Node& node) { return str("node ", node.label, " (", node.op_type, ")"); }
+constexpr size_t kMaxDepth = 64;  // of subgraphs
 
 TracedPtr constant_traced(Tensor tensor, std::string name, bool trainable) {
   auto traced = std::make_shared<Traced>();
@@ -34,9 +24,37 @@ TracedPtr constant_traced(Tensor tensor, std::string name, bool trainable) {
   return traced;
 }
 
+// fn(name) for each value that a node reads, in its subgraphs too.
+template <class Fn>
+void for_each_read(const onnx::Node& node, const Fn& fn) {
+  for (const std::string& input : node.inputs) fn(input);
+  for (const onnx::Attribute& a : node.attributes) {
+    if (a.graph) {
+      for (const std::string& name : a.graph->captures) fn(name);
+    }
+    for (const auto& g : a.graphs) {
+      for (const std::string& name : g->captures) fn(name);
+    }
+  }
+}
+
+bool holds_host_value(const TracedPtr& traced) {
+  if (!traced) return false;
+  return traced->opaque || traced->type.dtype == DType::string ||
+         std::any_of(traced->items.begin(), traced->items.end(), holds_host_value);
+}
+
+// What a lowering made lies in the segment that was open at its end.
+void place(Traced& made, int32_t segment) {
+  if (made.value && made.segment < 0) made.segment = segment;
+  for (const TracedPtr& item : made.items) place(*item, segment);
+}
+
 }  // namespace
 
-Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), options_(options) {}
+std::string where(const onnx::Node& node) { return str("node ", node.label, " (", node.op_type, ")"); }
+
+Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), options_(std::move(options)) {}
 Tracer::~Tracer() = default;
 
 std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
@@ -51,32 +69,37 @@ std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
 
 std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   frames_.clear();
-  graph_inputs_.clear();
+  given_.clear();
+  graph_inputs_.assign(graph_.inputs.size(), nullptr);
   outputs_.clear();
   in_use_.clear();
   actual_.clear();
-  defined_symbols_.clear();
+  settled_.clear();
   trace_ = std::make_unique<Trace>();
   trace_->scope = ShapeScope::create();
   const ShapeScope::Enter enter(trace_->scope);
-  push_frame(graph_);
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-    const onnx::ValueInfo& info = graph_.inputs[i];
     const bool given = inputs[i].kind != Value::Kind::none;
     trace_->present.push_back(given);
-    const int32_t slot = new_slot(
-        given && inputs[i].is_tensor() ? SlotType{inputs[i].tensor.dtype(), inputs[i].tensor.rank()} : SlotType{});
+    const int32_t slot = new_slot(slot_type(inputs[i]), graph_.inputs[i].name);
     actual_[static_cast<size_t>(slot)] = inputs[i];
-    graph_inputs_.push_back(given ? graph_input(info, slot, inputs[i]) : nullptr);
-    if (given) define(info.name, graph_inputs_.back());
+    if (given) given_.emplace(graph_.inputs[i].name, slot);
   }
-  for (int32_t slot : read_values_) make_known(*graph_inputs_[static_cast<size_t>(slot)]);
+  push_frame(graph_);
   begin_segment();
   trace_nodes();
-  for (const onnx::ValueInfo& output : graph_.outputs) outputs_.push_back(lookup(output.name));
+  for (const onnx::ValueInfo& output : graph_.outputs) {
+    outputs_.push_back(lookup(output.name));
+    const Traced& traced = *outputs_.back();
+    const DType made = traced.type.dtype;
+    if (output.kind == onnx::ValueInfo::Kind::tensor && output.dtype != DType::invalid && made != DType::invalid &&
+        output.dtype != made && !traced.is_sequence && !traced.is_optional)
+      throw Error(ErrorCode::invalid_model, str("the output ", output.name, " is declared ", name(output.dtype),
+                                                ", but what makes it gives ", name(made)));
+  }
+  trace_->scope->set_origin("");
   end_segment(false);
-  std::vector<bool> used(inputs.size(), false);
-  for (size_t i = 0; i < outputs_.size(); ++i) trace_->outputs.push_back(ref(*outputs_[i]));
+  for (const TracedPtr& output : outputs_) trace_->outputs.push_back(ref(*output));
   return std::move(trace_);
 }
 
@@ -99,15 +122,13 @@ TracedPtr Tracer::graph_input(const onnx::ValueInfo& info, int32_t slot, const V
   }
   traced->type.dtype = value.tensor.dtype();
   for (int64_t axis = 0; axis < value.tensor.rank(); ++axis) {
-    const std::string param = info.has_shape && axis < static_cast<int64_t>(info.shape.size())
-                                  ? info.shape[static_cast<size_t>(axis)].param
-                                  : "";
-    const bool fixed = info.has_shape && axis < static_cast<int64_t>(info.shape.size()) &&
-                       info.shape[static_cast<size_t>(axis)].value >= 0;
+    const bool declared = info.has_shape && axis < static_cast<int64_t>(info.shape.size());
+    const onnx::DeclaredDim dim = declared ? info.shape[static_cast<size_t>(axis)] : onnx::DeclaredDim{};
     const int64_t extent = value.tensor.dim(axis);
     // A declared size was checked at the door: it is a constant without a guard.
-    traced->type.shape.push_back(fixed ? Dim(extent)
-                                       : trace_->scope->input_extent(slot, static_cast<int32_t>(axis), extent, param));
+    traced->type.shape.push_back(
+        dim.value >= 0 ? Dim(extent)
+                       : trace_->scope->input_extent(slot, static_cast<int32_t>(axis), extent, dim.param));
   }
   return traced;
 }
@@ -130,19 +151,23 @@ TracedPtr Tracer::from_slot(int32_t slot, const Value& value, std::string name) 
 void Tracer::push_frame(const onnx::Graph& graph) {
   auto frame = std::make_unique<Frame>();
   frame->graph = &graph;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const onnx::Node& node = graph.nodes[i];
-    for (const std::string& input : node.inputs) frame->last_use[input] = i;
-    for (const onnx::Attribute& a : node.attributes) {
-      if (a.graph) {
-        for (const std::string& name : a.graph->captures) frame->last_use[name] = i;
-      }
-      for (const auto& g : a.graphs) {
-        for (const std::string& name : g->captures) frame->last_use[name] = i;
-      }
-    }
+  std::unordered_set<std::string> wanted;
+  for (const onnx::ValueInfo& output : graph.outputs) {
+    wanted.insert(output.name);
+    frame->last_use[output.name] = graph.nodes.size();
   }
-  for (const onnx::ValueInfo& output : graph.outputs) frame->last_use[output.name] = graph.nodes.size();
+  frame->needed.resize(graph.nodes.size());
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const onnx::Node& node = graph.nodes[i];
+    frame->needed[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [&](const std::string& output) { return wanted.contains(output); });
+    if (!frame->needed[i]) continue;
+    for_each_read(node, [&](const std::string& name) {
+      if (name.empty()) return;
+      wanted.insert(name);
+      frame->last_use.emplace(name, i);  // walking backwards: the first that is seen
+    });
+  }
   frames_.push_back(std::move(frame));
 }
 
@@ -154,10 +179,19 @@ TracedPtr Tracer::lookup(const std::string& name) {
   if (name.empty()) return nullptr;
   for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
     if (auto found = (*frame)->values.find(name); found != (*frame)->values.end()) return found->second;
+    if (frame + 1 == frames_.rend()) {
+      if (const auto given = given_.find(name); given != given_.end()) {
+        const size_t slot = static_cast<size_t>(given->second);
+        graph_inputs_[slot] = graph_input(graph_.inputs[slot], given->second, actual_[slot]);
+        if (std::find(read_values_.begin(), read_values_.end(), given->second) != read_values_.end())
+          make_known(*graph_inputs_[slot]);
+        return (*frame)->values[name] = graph_inputs_[slot];
+      }
+    }
     const auto& initializers = (*frame)->graph->initializers;
     if (auto found = initializers.find(name); found != initializers.end()) {
-      return (*frame)->values[name] =
-                 constant_traced(found->second, name, options_.trainable && !is_integer(found->second.dtype()));
+      const bool trainable = options_.engine->trainable && !is_integer(found->second.dtype());
+      return (*frame)->values[name] = constant_traced(found->second, name, trainable);
     }
   }
   throw Error(ErrorCode::invalid_input, str("input ", name, " was not given"));
@@ -166,11 +200,12 @@ TracedPtr Tracer::lookup(const std::string& name) {
 void Tracer::trace_nodes() {
   Frame& frame = *frames_.back();
   for (frame.current = 0; frame.current < frame.graph->nodes.size(); ++frame.current) {
+    if (!frame.needed[frame.current]) continue;
     const onnx::Node& node = frame.graph->nodes[frame.current];
     try {
       trace_node(node);
     } catch (Error& error) {
-      if (error.where().empty()) error.in(where(node));
+      error.in(where(node));
       throw;
     }
   }
@@ -178,326 +213,91 @@ void Tracer::trace_nodes() {
 
 void Tracer::trace_node(const onnx::Node& node) {
   std::vector<TracedPtr> inputs;
-  bool opaque = false;
-  for (const std::string& name : node.inputs) {
-    inputs.push_back(lookup(name));
-    opaque = opaque || (inputs.back() && (inputs.back()->opaque || inputs.back()->type.dtype == DType::string));
-  }
-  const bool driven =
-      node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
-  if (driven) return run_eagerly(node, inputs, "control flow driven by the host");
+  for (const std::string& name : node.inputs) inputs.push_back(lookup(name));
+  if (driven_by_host(node)) return run_eagerly(node, inputs, "control flow driven by the host");
   const ops::Operator* op = ops::registry().find(node.domain, node.op_type);
   if (!op) {
     throw Error(ErrorCode::unsupported,
                 str("operator ", node.domain.empty() ? "" : node.domain + ".", node.op_type, " is not implemented"));
   }
-  if (node.domain.empty() && node.version < op->versions.front())
-    throw Error(ErrorCode::invalid_model, str(node.op_type, " needs opset ", op->versions.front(),
-                                              " or later, the model has opset ", node.version));
-  if (op->host && (!op->lower || opaque)) return run_eagerly(node, inputs, "an operator on host values");
-  if (opaque && !options_.inputs_are_constants) return run_eagerly(node, inputs, "a value that no program holds");
+  const bool on_host = std::any_of(inputs.begin(), inputs.end(), holds_host_value);
+  if (op->host && (!op->lower || on_host)) return run_eagerly(node, inputs, "an operator on host values");
+  if (on_host && !options_.inputs_are_constants) return run_eagerly(node, inputs, "a value that no program holds");
   lower(node, *op, inputs);
 }
 
 void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::vector<TracedPtr>& inputs) {
-  std::vector<TracedPtr> kept = inputs;
   const size_t in_use = in_use_.size();
-  in_use_.insert(in_use_.end(), kept.begin(), kept.end());
-  for (;;) {
-    ops::OpContext context(*this, node, kept);
-    try {
-      build_->set_location(node.label);
-      op.lower(context);
-    } catch (const ops::GraphBreak& need) {
-      if (need.node != &node) throw;
-      if (options_.inputs_are_constants && !in_segment(*kept[need.input])) {
-        throw Error(ErrorCode::unsupported, str("the value of input ", need.input, " cannot be known"));
-      }
-      const bool fetched = in_segment(*kept[need.input]);
-      if (fetched) {
-        if (auto slots = deciding_inputs(kept[need.input]->value); !slots.empty()) throw ReadValues{std::move(slots)};
-        end_segment(true);
-        ++trace_->breaks;
-        if (make_known(*kept[need.input])) continue;
-      }
-      in_use_.resize(in_use);
-      return run_eagerly(node, kept, str("needs the value of input ", need.input));
+  in_use_.insert(in_use_.end(), inputs.begin(), inputs.end());
+  while (!lower_once(node, op, inputs)) {
+  }
+  in_use_.resize(in_use);
+}
+
+// False: a segment was ended for what the operator asked; now it may be lowered.
+bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<TracedPtr>& inputs) {
+  ops::OpContext context(*this, node, inputs);
+  try {
+    build_->set_location(node.label);
+    trace_->scope->set_origin(where(node));
+    op.lower(context);
+  } catch (const ops::GraphBreak& need) {
+    if (need.node != &node) throw;
+    Traced& wanted = *inputs[need.input];
+    const bool computed = in_segment(wanted) && wanted.slot < 0;
+    if (options_.inputs_are_constants && !computed)
+      throw Error(ErrorCode::unsupported, str(node.op_type, ": the value of input ", need.input, " cannot be known"));
+    if (computed) {
+      if (auto slots = deciding_inputs(wanted.value); !slots.empty()) throw ReadValues{std::move(slots)};
+      end_segment(true, str(where(node), " reads the value of input ", need.input));
+      ++trace_->breaks;
+      if (make_known(wanted)) return false;
     }
-    context.check_all_attributes_read();
-    context.check_all_inputs_read();
-    in_use_.resize(in_use);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      TracedPtr traced = context.outputs()[i];
-      if (node.outputs[i].empty()) continue;
-      if (!traced)
-        throw Error(ErrorCode::unsupported,
-                    str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
-      const auto place = [&](auto&& self, Traced& made) -> void {
-        if (made.value && made.segment < 0) made.segment = segment_;
-        for (const TracedPtr& item : made.items) self(self, *item);
-      };
-      place(place, *traced);
-      if (traced->name.empty()) traced->name = node.outputs[i];
-      define(node.outputs[i], std::move(traced));
+    run_eagerly(node, inputs, str("needs the value of input ", need.input));
+    return true;
+  } catch (const DataDependentDecision& decision) {
+    if (has_unsettled_counts()) {
+      const size_t known_counts = settled_.size();
+      end_segment(true, str(where(node), " decides on a count"));
+      ++trace_->breaks;
+      if (settled_.size() > known_counts) return false;
     }
-    return;
+    if (options_.inputs_are_constants) throw;
+    run_eagerly(node, inputs, decision.sentence());
+    return true;
+  }
+  context.check_all_attributes_read();
+  context.check_all_inputs_read();
+  take_outputs(node, context.outputs());
+  return true;
+}
+
+void Tracer::take_outputs(const onnx::Node& node, std::vector<TracedPtr>& outputs) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    TracedPtr& traced = outputs[i];
+    if (!traced)
+      throw Error(ErrorCode::unsupported,
+                  str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
+    place(*traced, segment_);
+    if (traced->name.empty()) traced->name = node.outputs[i];
+    if (options_.engine->describe && !traced->value && traced->known) describe_known(*traced);
+    define(node.outputs[i], std::move(traced));
   }
 }
 
 std::vector<TracedPtr> Tracer::inline_graph(const onnx::Graph& graph, const std::vector<TracedPtr>& inputs) {
-  if (frames_.size() > 64) throw Error(ErrorCode::unsupported, "subgraphs are nested too deeply");
+  if (frames_.size() > kMaxDepth) throw Error(ErrorCode::unsupported, "subgraphs are nested too deeply");
   push_frame(graph);
   for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) define(graph.inputs[i].name, inputs[i]);
+  struct Pop {
+    std::vector<std::unique_ptr<Frame>>& frames;
+    ~Pop() { frames.pop_back(); }
+  } pop{frames_};
   std::vector<TracedPtr> outputs;
-  try {
-    trace_nodes();
-    for (const onnx::ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name));
-  } catch (...) {
-    frames_.pop_back();
-    throw;
-  }
-  frames_.pop_back();
+  trace_nodes();
+  for (const onnx::ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name));
   return outputs;
-}
-
-ir::Value Tracer::materialise(Traced& traced) {
-  if (in_segment(traced)) return traced.value;
-  if (traced.opaque) throw Error(ErrorCode::unsupported, str("value ", traced.name, " cannot enter a program"));
-  traced.segment = segment_;
-  if (traced.constant && traced.constant.size() <= kMaxInlineConstant && !traced.trainable) {
-    traced.value = build_->constant(traced.constant.aligned());
-  } else if (traced.constant) {
-    traced.value = build_->weight(traced.constant, traced.name, traced.trainable);
-  } else if (traced.slot >= 0) {
-    traced.value = build_->input(traced.type, traced.name);
-    segment_inputs_.push_back(traced.slot);
-  } else if (traced.known.fully_known()) {
-    traced.value = ops::materialise(*build_, traced.known);
-  } else {
-    throw Error(ErrorCode::internal, str("value ", traced.name, " was lost between segments"));
-  }
-  return traced.value;
-}
-
-bool Tracer::make_known(Traced& traced) {
-  if (traced.known.fully_known()) return true;
-  if (traced.opaque || traced.is_sequence || traced.is_optional || traced.trainable) return false;
-  if (traced.constant) {
-    traced.known = Known::from(traced.constant);
-    return traced.known.fully_known();
-  }
-  if (in_segment(traced) && traced.slot < 0) {
-    if (auto value = constant_slice(*build_, traced.value)) {
-      traced.constant = *value;
-      traced.known = Known::from(*value);
-      return traced.known.fully_known();
-    }
-    return false;
-  }
-  if (traced.slot < 0) return false;
-  const Value& actual = actual_[static_cast<size_t>(traced.slot)];
-  if (!actual.is_tensor()) return false;
-  const Tensor& tensor = actual.tensor;
-  if (!(is_integer(tensor.dtype()) || tensor.dtype() == DType::boolean) || tensor.size() > kMaxValueSymbols)
-    return false;
-  const Tensor wide = tensor.aligned().cast(DType::i64);
-  std::vector<ops::Scalar> elements;
-  for (const Dim& d : traced.type.shape) specialize(d, "number of values read while tracing");
-  const bool from_input = traced.slot < static_cast<int32_t>(graph_.inputs.size());
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    const int64_t hint = wide.data<int64_t>()[i];
-    const int32_t element = static_cast<int32_t>(i);
-    const Dim symbol = from_input ? trace_->scope->input_value(traced.slot, element, hint)
-                                  : trace_->scope->break_value(traced.slot, element, hint);
-    if (tensor.dtype() == DType::boolean) {
-      trace_->scope->guard_equal(symbol, hint, str("value of ", traced.name));
-      elements.emplace_back(Dim(hint));
-    } else {
-      elements.emplace_back(symbol);
-    }
-  }
-  traced.known = Known::of(tensor.dtype(), Dims(tensor.shape().begin(), tensor.shape().end()), std::move(elements));
-  return true;
-}
-
-std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
-  if (options_.inputs_are_constants) return {};
-  std::vector<int32_t> slots;
-  std::vector<ir::Value> pending{value};
-  std::unordered_set<int32_t> seen;
-  while (!pending.empty()) {
-    const ir::Value at = pending.back();
-    pending.pop_back();
-    if (!seen.insert(at.id).second) continue;
-    if (const ir::Op* op = build_->definition(at)) {
-      if (op->primitive->has_effect) return {};
-      pending.insert(pending.end(), op->operands.begin(), op->operands.end());
-      continue;
-    }
-    const ir::Parameter* parameter = build_->parameter_of(at);
-    if (!parameter) return {};
-    if (parameter->kind == ir::Parameter::Kind::weight) {
-      if (parameter->trainable) return {};
-      continue;
-    }
-    const auto input = std::find_if(graph_inputs_.begin(), graph_inputs_.end(), [&](const TracedPtr& traced) {
-      return traced && traced->segment == segment_ && traced->value == at;
-    });
-    if (input == graph_inputs_.end()) return {};
-    const int32_t slot = static_cast<int32_t>(input - graph_inputs_.begin());
-    const Value& actual = actual_[static_cast<size_t>(slot)];
-    if (!actual.is_tensor() || actual.tensor.size() > kMaxValueSymbols || is_float(actual.tensor.dtype())) return {};
-    // Reading pins the extents: of a list of points (or a few numbers), not of something as long as a text.
-    const Dims& shape = (*input)->type.shape;
-    for (size_t axis = 1; axis < shape.size(); ++axis)
-      if (!shape[axis].is_constant()) return {};
-    if (std::find(read_values_.begin(), read_values_.end(), slot) == read_values_.end()) slots.push_back(slot);
-  }
-  return slots;
-}
-
-int32_t Tracer::new_slot(SlotType type) {
-  trace_->slot_types.push_back(type);
-  actual_.emplace_back();
-  return trace_->slot_count++;
-}
-
-void Tracer::begin_segment() {
-  build_ = std::make_unique<ir::Builder>(trace_->scope);
-  segment_inputs_.clear();
-  ++segment_;
-}
-
-void Tracer::keep(Traced& traced, std::vector<ir::Value>& results, std::vector<int32_t>& slots) {
-  for (const TracedPtr& item : traced.items) keep(*item, results, slots);
-  if (!in_segment(traced) || traced.slot >= 0 || traced.constant || traced.is_sequence || traced.is_optional) return;
-  traced.slot = new_slot({traced.type.dtype, traced.type.rank()});
-  results.push_back(traced.value);
-  slots.push_back(traced.slot);
-}
-
-void Tracer::end_segment(bool execute_now) {
-  std::vector<ir::Value> results;
-  std::vector<int32_t> slots;
-  for (const TracedPtr& output : outputs_) {
-    auto materialise_all = [&](auto&& self, Traced& traced) -> void {
-      for (const TracedPtr& item : traced.items) self(self, *item);
-      if (!traced.is_sequence && !traced.is_optional && !traced.opaque && !traced.constant && traced.slot < 0)
-        materialise(traced);
-    };
-    materialise_all(materialise_all, *output);
-    keep(*output, results, slots);
-  }
-  if (execute_now) {
-    for (const TracedPtr& traced : in_use_) {
-      if (traced) keep(*traced, results, slots);
-    }
-    for (const auto& frame : frames_) {
-      for (auto& [name, traced] : frame->values) {
-        const auto last = frame->last_use.find(name);
-        if (last == frame->last_use.end() || last->second < frame->current) continue;
-        keep(*traced, results, slots);
-      }
-    }
-  }
-  if (!results.empty()) {
-    Segment segment;
-    std::vector<std::string> names;
-    for (int32_t slot : slots) names.push_back(str("slot", slot));
-    segment.program = std::make_shared<ir::Program>(build_->finish(std::move(results), std::move(names)));
-    segment.input_slots = segment_inputs_;
-    segment.output_slots = std::move(slots);
-    for (const Symbol& symbol : trace_->scope->symbols()) {
-      segment.defines_symbols = segment.defines_symbols || symbol.source.kind == SymbolSource::Kind::data_dependent;
-    }
-    if (execute_now) execute(segment);
-    trace_->steps.emplace_back(std::move(segment));
-  }
-  begin_segment();
-}
-
-void Tracer::execute(Segment& segment) {
-  segment.executable = options_.compile(options_.context, *segment.program);
-  Bindings bindings(trace_->scope);
-  for (const auto& [symbol, value] : defined_symbols_) bindings.set(symbol, value);
-  bind_symbols(*trace_->scope, actual_, bindings);
-  run_segment(segment, actual_, *options_.backend, bindings);
-  const auto& symbols = trace_->scope->symbols();
-  defined_symbols_.clear();
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    const int32_t symbol = static_cast<int32_t>(i);
-    if (symbols[i].source.kind == SymbolSource::Kind::data_dependent && bindings.has(symbol)) {
-      defined_symbols_.emplace_back(symbol, bindings.evaluate_expr(symbols[i].expr));
-    }
-  }
-}
-
-Ref Tracer::ref(Traced& traced) {
-  Ref ref;
-  if (traced.is_sequence || traced.is_optional) {
-    ref.kind = traced.is_sequence ? Ref::Kind::sequence : Ref::Kind::optional;
-    for (const TracedPtr& item : traced.items) ref.items.push_back(this->ref(*item));
-    return ref;
-  }
-  if (traced.slot >= 0) {
-    ref.kind = Ref::Kind::slot;
-    ref.slot = traced.slot;
-  } else if (traced.constant) {
-    ref.kind = Ref::Kind::constant;
-    ref.constant = traced.constant;
-  } else {
-    throw Error(ErrorCode::internal, str("value ", traced.name, " has no place"));
-  }
-  return ref;
-}
-
-void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& inputs, std::string reason) {
-  EagerStep step;
-  step.node = &node;
-  step.reason = std::move(reason);
-  std::vector<std::pair<std::string, TracedPtr>> captured;
-  if (has_subgraph(node)) {
-    for (const onnx::Attribute& a : node.attributes) {
-      std::vector<std::shared_ptr<const onnx::Graph>> graphs = a.graphs;
-      if (a.graph) graphs.push_back(a.graph);
-      for (const auto& graph : graphs) {
-        for (const std::string& name : graph->captures) captured.emplace_back(name, lookup(name));
-      }
-    }
-  }
-  // What is known only as expressions must be in a segment to have a value.
-  const size_t in_use = in_use_.size();
-  auto put = [&](auto&& self, const TracedPtr& traced) -> void {
-    if (!traced) return;
-    for (const TracedPtr& item : traced->items) self(self, item);
-    if (!traced->is_sequence && !traced->is_optional && !traced->opaque && !traced->constant && traced->slot < 0)
-      materialise(*traced);
-    in_use_.push_back(traced);
-  };
-  for (const TracedPtr& input : inputs) put(put, input);
-  for (const auto& [name, traced] : captured) put(put, traced);
-  end_segment(true);
-  in_use_.resize(in_use);
-  ++trace_->breaks;
-  for (const TracedPtr& input : inputs) step.inputs.push_back(input ? ref(*input) : Ref{});
-  for (const auto& [name, traced] : captured) step.captures.emplace_back(name, ref(*traced));
-  std::vector<Value> results = run_eager_step(step, actual_);
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i].empty()) {
-      step.output_slots.push_back(-1);
-      continue;
-    }
-    if (i >= results.size() || results[i].kind == Value::Kind::none) {
-      throw Error(ErrorCode::unsupported,
-                  str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
-    }
-    const bool tensor = results[i].is_tensor();
-    const int32_t slot = new_slot(tensor ? SlotType{results[i].tensor.dtype(), results[i].tensor.rank()} : SlotType{});
-    step.output_slots.push_back(slot);
-    actual_[static_cast<size_t>(slot)] = results[i];
-    define(node.outputs[i], from_slot(slot, results[i], node.outputs[i]));
-  }
-  trace_->steps.emplace_back(std::move(step));
 }
 
 }  // namespace transmuter::runtime

@@ -1,7 +1,11 @@
 // Tracer: walks a graph once with concrete inputs (the hints) and emits a Trace. Lowerings (ops/) write IR; values that
 // only steer shapes stay known values and never reach the program; what needs other values ends the segment.
+//
+// Nodes that no output depends on are left out, and a graph input gets its symbols and guards when the first node reads
+// it: what nothing reads (the pasts of the branch not taken in a merged decoder) decides nothing.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -9,17 +13,15 @@
 
 #include "ops/context.h"
 #include "ops/registry.h"
+#include "runtime/engine.h"
 #include "runtime/trace.h"
 
 namespace transmuter::runtime {
 
 struct TraceOptions {
-  bool trainable = false;
-  // Compiles a program for the backend in use; passes included.
-  std::unique_ptr<Executable> (*compile)(const void* context, const ir::Program& program) = nullptr;
-  const void* context = nullptr;
-  const Backend* backend = nullptr;
+  std::shared_ptr<const Engine> engine;
   bool inputs_are_constants = false;  // an eager run: every input value may be read
+  std::map<std::string, int64_t>* composites = nullptr;  // counts those of programs compiled while tracing
 };
 
 class Tracer : public ops::TraceHost {
@@ -42,6 +44,7 @@ class Tracer : public ops::TraceHost {
     const onnx::Graph* graph;
     std::unordered_map<std::string, ops::TracedPtr> values;
     std::unordered_map<std::string, size_t> last_use;  // node index; outputs: the number of nodes
+    std::vector<bool> needed;                          // by node
     size_t current = 0;
   };
 
@@ -50,27 +53,43 @@ class Tracer : public ops::TraceHost {
     std::vector<int32_t> slots;
   };
 
+  // tracer.cc: nodes
   std::unique_ptr<Trace> trace_once(const std::vector<Value>& inputs);
-  // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
-  std::vector<int32_t> deciding_inputs(ir::Value value) const;
   void push_frame(const onnx::Graph& graph);
   void trace_nodes();
   void trace_node(const onnx::Node& node);
   void lower(const onnx::Node& node, const ops::Operator& op, const std::vector<ops::TracedPtr>& inputs);
-  void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
+  bool lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<ops::TracedPtr>& inputs);
+  void take_outputs(const onnx::Node& node, std::vector<ops::TracedPtr>& outputs);
   void define(const std::string& name, ops::TracedPtr traced);
   ops::TracedPtr lookup(const std::string& name);
   ops::TracedPtr graph_input(const onnx::ValueInfo& info, int32_t slot, const Value& value);
   ops::TracedPtr from_slot(int32_t slot, const Value& value, std::string name);
 
+  // tracer_segments.cc: segments, slots, eager steps
+  // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
+  std::vector<int32_t> deciding_inputs(ir::Value value) const;
+  void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
+  void prepare_body(const onnx::Node& node, EagerStep& step, std::vector<ops::TracedPtr>& captured);
   void begin_segment();
-  // Ends the segment: everything still needed gets a slot. `execute` runs it, so that real values are there.
-  void end_segment(bool execute);
+  // Ends the segment: everything still needed gets a slot. `execute` runs it, so that real values are there, and counts
+  // that it finds become symbols like any other.
+  void end_segment(bool execute, std::string ended_by = "");
   bool in_segment(const ops::Traced& traced) const { return traced.value && traced.segment == segment_; }
-  int32_t new_slot(SlotType type);
+  bool needs_place(const ops::Traced& traced) const {
+    return !traced.is_sequence && !traced.is_optional && !traced.opaque && !traced.constant && traced.slot < 0;
+  }
+  int32_t new_slot(SlotType type, std::string name);
   void keep(ops::Traced& traced, std::vector<ir::Value>& results, std::vector<int32_t>& slots);
+  void keep_counts(std::vector<ir::Value>& results, std::vector<int32_t>& slots);
+  template <class Fn>
+  void for_each_visible(const Fn& fn);  // values that later nodes may read, items of sequences included
   Ref ref(ops::Traced& traced);
   void execute(Segment& segment);
+  bool settle(Bindings& bindings);  // true when a count became known
+  void refresh(ops::Traced& traced);
+  bool has_unsettled_counts() const;
+  void describe_known(const ops::Traced& traced);
 
   const onnx::Graph& graph_;
   TraceOptions options_;
@@ -78,13 +97,17 @@ class Tracer : public ops::TraceHost {
   std::unique_ptr<ir::Builder> build_;
   int32_t segment_ = 0;
   std::vector<int32_t> segment_inputs_;
-  std::vector<ops::TracedPtr> graph_inputs_;  // by slot
-  std::vector<int32_t> read_values_;          // slots of graph inputs whose values are read while tracing
   std::vector<std::unique_ptr<Frame>> frames_;
-  std::vector<ops::TracedPtr> outputs_;  // of the whole graph, once reached
-  std::vector<ops::TracedPtr> in_use_;   // inputs of the node being lowered: kept over a break
-  std::vector<Value> actual_;            // by slot, as far as known while tracing
-  std::vector<std::pair<int32_t, int64_t>> defined_symbols_;
+  std::unordered_map<std::string, int32_t> given_;  // graph inputs -> slot
+  std::vector<ops::TracedPtr> graph_inputs_;        // by slot; null where nothing has read it yet
+  std::vector<int32_t> read_values_;                // slots of graph inputs whose values are known from the start
+  std::vector<ops::TracedPtr> outputs_;             // of the whole graph, once reached
+  std::vector<ops::TracedPtr> in_use_;              // inputs of the nodes being lowered: kept over a break
+  std::vector<Value> actual_;                       // by slot, as far as known while tracing
+  std::unordered_map<int32_t, int64_t> settled_;    // data-dependent symbols that a segment has defined
 };
+
+// "node X (Op)"
+std::string where(const onnx::Node& node);
 
 }  // namespace transmuter::runtime

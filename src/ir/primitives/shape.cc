@@ -110,18 +110,21 @@ std::vector<Type> infer_concatenate(const InferContext& c) {
   return {std::move(out)};
 }
 
+// Below the axis each operand is one run of elements.
 void evaluate_concatenate(EvaluateContext& c) {
   const size_t axis = static_cast<size_t>(c.as<AxisAttributes>().axis);
   Tensor& y = c.make_result();
-  std::vector<int64_t> strides = row_major_strides(y.shape());
+  const auto run_of = [&](const Tensor& x) {
+    return element_count(Shape(x.shape().begin() + static_cast<ptrdiff_t>(axis), x.shape().end()));
+  };
+  const int64_t rows = element_count(Shape(y.shape().begin(), y.shape().begin() + static_cast<ptrdiff_t>(axis)));
+  const int64_t stride = run_of(y);
   dispatch_width(y.dtype(), "concatenate", [&]<class T>(TypeTag<T>) {
-    int64_t offset = 0;
+    T* out = mutable_elements<T>(y);
     for (const Tensor& x : c.operands) {
-      const T* in = elements<T>(x);
-      for_each_index(x.shape(), [&](const auto& index) {
-        mutable_elements<T>(y)[flat_index(index, strides) + offset * strides[axis]] = *in++;
-      });
-      offset += x.shape()[axis];
+      const int64_t run = run_of(x);
+      for (int64_t row = 0; row < rows; ++row) std::copy_n(elements<T>(x) + row * run, run, out + row * stride);
+      out += run;
     }
   });
 }

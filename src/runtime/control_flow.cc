@@ -1,0 +1,217 @@
+#include "runtime/control_flow.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "runtime/rows.h"
+#include "transmuter/error.h"
+
+namespace transmuter::runtime {
+namespace {
+
+template <class... Pieces>
+void check(bool ok, const Pieces&... pieces) {
+  if (!ok) throw Error(ErrorCode::invalid_model, str(pieces...));
+}
+
+// Rows of each scan output as the trips give them.
+using Rows = std::vector<std::vector<Value>>;
+
+void append(Rows& rows, std::vector<Value>& out, size_t first) {
+  check(out.size() >= first + rows.size(), "the body gives ", out.size(), " outputs");
+  for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(std::move(out[first + k]));
+}
+
+std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph& graph, const Body& body) {
+  const bool counted = !inputs.empty() && inputs[0].kind != Value::Kind::none;
+  int64_t trips = INT64_MAX;
+  if (counted) {
+    const Tensor& count = inputs[0];
+    check(count.size() == 1, "Loop: the trip count must be one number, got ", describe(count));
+    trips = count.aligned().cast(DType::i64).data<int64_t>()[0];
+  }
+  const bool conditional = inputs.size() > 1 && inputs[1].kind != Value::Kind::none;
+  bool go_on = !conditional || truth(inputs[1], "Loop: the condition");
+  std::vector<Value> state(inputs.begin() + std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(inputs.size())),
+                           inputs.end());
+  check(graph.inputs.size() == state.size() + 2 && graph.outputs.size() > state.size(),
+        "Loop: the body's inputs do not match the node's");
+  Rows rows(graph.outputs.size() - 1 - state.size());
+  for (int64_t i = 0; i < trips && go_on; ++i) {
+    std::vector<Value> in{Tensor::scalar(i), Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean)};
+    in.insert(in.end(), std::make_move_iterator(state.begin()), std::make_move_iterator(state.end()));
+    std::vector<Value> out = body.run(std::move(in));
+    go_on = truth(out.at(0), "Loop: the condition");
+    append(rows, out, 1 + state.size());
+    for (size_t k = 0; k < state.size(); ++k) state[k] = std::move(out[1 + k]);
+  }
+  const size_t first = 1 + state.size();
+  for (size_t k = 0; k < rows.size(); ++k) state.emplace_back(stack(rows[k], graph.outputs[first + k], 0));
+  return state;
+}
+
+std::vector<int64_t> ints_or_zeros(const onnx::Node& node, const char* name, size_t count) {
+  const onnx::Attribute* a = node.find(name);
+  if (!a) return std::vector<int64_t>(count, 0);
+  check(a->ints.size() == count, "Scan: ", name, " needs ", count, " values");
+  return a->ints;
+}
+
+struct Scan {
+  size_t carried, scanned, stacked;
+  std::vector<int64_t> in_directions, out_directions, in_axes, out_axes;
+};
+
+Scan read_scan(const onnx::Node& node, const onnx::Graph& graph, size_t inputs) {
+  const onnx::Attribute* count = node.find("num_scan_inputs");
+  check(count != nullptr, "Scan: attribute num_scan_inputs is required");
+  check(count->i >= 1 && count->i <= static_cast<int64_t>(inputs), "Scan: num_scan_inputs is ", count->i, " of ",
+        inputs, " inputs");
+  Scan scan;
+  scan.scanned = static_cast<size_t>(count->i);
+  scan.carried = inputs - scan.scanned;
+  check(graph.inputs.size() == inputs && graph.outputs.size() >= scan.carried,
+        "Scan: the body's inputs do not match the node's");
+  scan.stacked = graph.outputs.size() - scan.carried;
+  const bool batched = node.version < 9;
+  scan.in_directions = ints_or_zeros(node, batched ? "directions" : "scan_input_directions", scan.scanned);
+  scan.out_directions = ints_or_zeros(node, "scan_output_directions", scan.stacked);
+  scan.in_axes = ints_or_zeros(node, "scan_input_axes", scan.scanned);
+  scan.out_axes = ints_or_zeros(node, "scan_output_axes", scan.stacked);
+  return scan;
+}
+
+// The extent that the scanned inputs share; makes their axes positive.
+int64_t count_trips(Scan& scan, const std::vector<Value>& inputs) {
+  int64_t trips = -1;
+  for (size_t k = 0; k < scan.scanned; ++k) {
+    const Tensor& x = inputs[scan.carried + k];
+    int64_t& axis = scan.in_axes[k];
+    check(axis >= -x.rank() && axis < x.rank(), "Scan: input axis ", axis, " is out of range for rank ", x.rank());
+    if (axis < 0) axis += x.rank();
+    if (trips >= 0 && x.dim(axis) != trips)
+      throw Error(ErrorCode::invalid_input,
+                  str("Scan: the scanned inputs differ in length, ", trips, " and ", x.dim(axis)));
+    trips = x.dim(axis);
+  }
+  return trips;
+}
+
+// States, then the rows of each scan output.
+std::vector<Value> run_trips(const Scan& scan, const std::vector<Value>& inputs, int64_t trips, const Body& body,
+                             Rows& rows) {
+  std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
+  rows.assign(scan.stacked, {});
+  for (int64_t i = 0; i < trips; ++i) {
+    std::vector<Value> in = state;
+    for (size_t k = 0; k < scan.scanned; ++k) {
+      in.emplace_back(take(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
+    }
+    std::vector<Value> out = body.run(std::move(in));
+    append(rows, out, scan.carried);
+    for (size_t k = 0; k < scan.carried; ++k) state[k] = std::move(out[k]);
+  }
+  return state;
+}
+
+std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
+                            const Body& body) {
+  Scan scan = read_scan(node, graph, inputs.size());
+  const int64_t trips = count_trips(scan, inputs);
+  Rows rows;
+  std::vector<Value> results = run_trips(scan, inputs, trips, body, rows);
+  for (size_t k = 0; k < scan.stacked; ++k) {
+    if (scan.out_directions[k]) std::reverse(rows[k].begin(), rows[k].end());
+    results.emplace_back(stack(rows[k], graph.outputs[scan.carried + k], scan.out_axes[k]));
+  }
+  return results;
+}
+
+// Version 8: axis 0 is the batch, axis 1 the sequence, the first input (may be absent) the lengths.
+std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
+                                    const Body& body) {
+  check(inputs.size() >= 2, "Scan: there is nothing to scan");
+  const std::vector<Value> batched(inputs.begin() + 1, inputs.end());
+  Scan scan = read_scan(node, graph, batched.size());
+  for (const Value& value : batched)
+    check(static_cast<const Tensor&>(value).rank() >= 1, "Scan: an input has no batch axis");
+  const int64_t batch = batched[0].tensor.dim(0);
+  std::vector<std::vector<Value>> results(graph.outputs.size());
+  for (int64_t b = 0; b < batch; ++b) {
+    std::vector<Value> one;
+    for (const Value& value : batched) {
+      if (value.tensor.dim(0) != batch) throw Error(ErrorCode::invalid_input, "Scan: the inputs differ in batch size");
+      one.emplace_back(take(value.tensor, 0, b));
+    }
+    const int64_t longest = count_trips(scan, one);
+    int64_t trips = longest;
+    if (inputs[0].kind != Value::Kind::none) {
+      const Tensor lengths = inputs[0].tensor.aligned().cast(DType::i64);
+      if (lengths.size() != batch) throw Error(ErrorCode::invalid_input, "Scan: one sequence length an element is needed");
+      trips = lengths.data<int64_t>()[b];
+      if (trips < 0 || trips > longest)
+        throw Error(ErrorCode::invalid_input, str("Scan: a sequence length is ", trips, " of at most ", longest));
+    }
+    for (size_t k = 0; k < scan.scanned; ++k) {
+      Value& value = one[scan.carried + k];
+      if (trips < longest) value = first_rows(value.tensor, trips);
+    }
+    Rows rows;
+    std::vector<Value> state = run_trips(scan, one, trips, body, rows);
+    for (size_t k = 0; k < scan.carried; ++k) results[k].push_back(std::move(state[k]));
+    for (size_t k = 0; k < scan.stacked; ++k) {
+      const onnx::ValueInfo& declared = graph.outputs[scan.carried + k];
+      results[scan.carried + k].emplace_back(padded_rows(stack(rows[k], declared, 0), longest));
+    }
+  }
+  std::vector<Value> outputs;
+  for (size_t k = 0; k < results.size(); ++k) outputs.emplace_back(stack(results[k], graph.outputs[k], 0));
+  return outputs;
+}
+
+std::vector<Value> run_sequence_map(const std::vector<Value>& inputs, const onnx::Graph& graph, const Body& body) {
+  check(!inputs.empty() && inputs[0].kind == Value::Kind::sequence, "SequenceMap: the first input must be a sequence");
+  std::vector<Value> outputs;
+  for (const onnx::ValueInfo& declared : graph.outputs) {
+    outputs.push_back(Value::sequence({}));
+    outputs.back().element = declared.dtype;
+  }
+  for (size_t i = 0; i < inputs[0].items.size(); ++i) {
+    std::vector<Value> in;
+    for (const Value& input : inputs) {
+      if (input.kind == Value::Kind::sequence && input.items.size() != inputs[0].items.size())
+        throw Error(ErrorCode::invalid_input, "SequenceMap: the sequences differ in length");
+      in.push_back(input.kind == Value::Kind::sequence ? input.items[i] : input);
+    }
+    std::vector<Value> out = body.run(std::move(in));
+    for (size_t k = 0; k < outputs.size(); ++k) outputs[k].items.push_back(std::move(out.at(k)));
+  }
+  return outputs;
+}
+
+}  // namespace
+
+bool driven_by_host(const onnx::Node& node) {
+  return node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
+}
+
+const onnx::Graph& graph_attribute(const onnx::Node& node, const char* name) {
+  const onnx::Attribute* a = node.find(name);
+  check(a && a->graph, node.op_type, ": attribute ", name, " is required");
+  return *a->graph;
+}
+
+bool truth(const Value& value, const char* what) {
+  const Tensor& tensor = value;
+  check(tensor.dtype() == DType::boolean && tensor.size() == 1, what, " must be one bool, got ", describe(tensor));
+  return static_cast<bool>(tensor.bytes()[0]);
+}
+
+std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Body& body) {
+  const onnx::Graph& graph = graph_attribute(node, "body");
+  if (node.op_type == "Loop") return run_loop(inputs, graph, body);
+  if (node.op_type == "SequenceMap") return run_sequence_map(inputs, graph, body);
+  return node.version < 9 ? run_batched_scan(node, inputs, graph, body) : run_scan(node, inputs, graph, body);
+}
+
+}  // namespace transmuter::runtime

@@ -1,0 +1,29 @@
+// Engine: what everything that runs one compiled model shares - the backend and how programs are compiled for it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "transmuter/backend.h"
+
+namespace transmuter::runtime {
+
+struct Engine {
+  std::shared_ptr<Backend> backend;
+  BackendOptions options;
+  bool passes = true;      // optimisations before the backend sees a program
+  bool trainable = false;  // weights may change: nothing reads their values while tracing
+  int cache_size = 8;      // traces kept for each graph
+  bool describe = false;   // traces note the values that they knew
+
+  // Passes, composites that the backend does not take written out, then the backend. `composites`: counts those of the
+  // program after the passes by name.
+  std::unique_ptr<Executable> compile(const ir::Program& program,
+                                      std::map<std::string, int64_t>* composites = nullptr) const;
+
+  // The reference evaluator, for single nodes.
+  static const std::shared_ptr<const Engine>& reference();
+};
+
+}  // namespace transmuter::runtime
