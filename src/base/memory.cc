@@ -14,7 +14,7 @@ bool memory_is_there(size_t bytes) {
   char line[256];
   unsigned long long kilobytes = 0;
   while (std::fgets(line, sizeof line, file.get()))
-    if (std::sscanf(line, "MemAvailable: %llu", &kilobytes) == 1) return bytes / 1024 <= kilobytes;
+    if (std::sscanf(line, "MemAvailable: %llu", &kilobytes) == 1) return bytes / 1024 <= kilobytes / 2;
 #else
   (void)bytes;
 #endif
