@@ -421,6 +421,55 @@ TEST(Raise, Attention) {
           }}});
 }
 
+TEST(Raise, AttentionInOtherShapes) {
+  check(kAttention,
+        {{"three batch axes, a mask for some of them", "attention",
+          [](Builder& b, Values v) {
+            const auto five = [&](Value x) { return b.reshape(x, {2, 2, 2, b.shape(x)[2], 8}); };
+            const Value s = scores_of(b, five(v[0]), five(v[1]));
+            const Value mask = b.broadcast_in_dim(v[3], {2, 2, 2, 3, 5}, {0, 1, 3, 4});
+            return attend(b, b.add(s, mask), five(v[2]));
+          }},
+         {"windows: the batch parted for the mask", "attention",
+          [](Builder& b, Values v) {
+            const auto windows = [&](Value x) { return b.reshape(x, {4, 2, b.shape(x)[2], 8}); };
+            const Value s = b.reshape(scores_of(b, windows(v[0]), windows(v[1])), {2, 2, 2, 3, 5});
+            const Value mask = b.broadcast_in_dim(b.reshape(v[3], {2, 3, 5}), {2, 2, 2, 3, 5}, {1, 3, 4});
+            return attend(b, b.reshape(b.add(s, mask), {4, 2, 3, 5}), windows(v[2]));
+          }},
+         {"a bias over the last axes, parted", "attention",
+          [](Builder& b, Values v) {
+            const Value s = scores_of(b, v[0], v[0]);  // [2, 4, 3, 3]
+            const Value parted = b.reshape(s, {2, 4, 3, 3, 1});
+            const Value bias = b.broadcast_in_dim(b.reduce(v[0], kAdd, {3}), b.shape(parted), {0, 1, 2});
+            return attend(b, b.reshape(b.add(parted, bias), {8, 3, 3}), b.reshape(v[0], {8, 3, 8}));
+          }},
+         {"a factor for each head", "attention",
+          [](Builder& b, Values v) {
+            const Value s = scores_of(b, v[0], v[1]);
+            const Value factor = b.broadcast_in_dim(b.exponential(b.reduce(v[4], kAdd, {1, 2, 3})), b.shape(s), {0});
+            return attend(b, b.add(b.multiply(s, factor), spread(b, v[3], s)), v[2]);
+          }},
+         {"shifted by the maximum, scaled back", "attention",
+          [](Builder& b, Values v) {
+            const Value s = times(b, scores_of(b, v[0], v[1]), 0.125);
+            const Value shifted = b.subtract(s, spread(b, b.reduce_keep(s, ReduceKind::max, {3}), s));
+            return attend(b, times(b, shifted, 8), v[2]);
+          }},
+         {"a floor above an infinite mask: means", "attention",
+          [](Builder& b, Values v) {
+            const Value s = where(b, visible(b, 3, 5, true), scores_of(b, v[0], v[1]), -kInf);
+            return attend(b, b.maximum(b.add(s, spread(b, v[3], s)), b.like(s, -3.4e38)), v[2]);
+          }},
+         {"a sink", "attention", [](Builder& b, Values v) {
+            const Value s = scores_of(b, v[0], v[1]);
+            const Value sink = b.broadcast_in_dim(b.constant(make(DType::f32, {1, 2, -1, 0})), {2, 4, 3, 1}, {1});
+            const Value both = b.concatenate({s, sink}, 3);
+            const Value shifted = b.subtract(both, spread(b, b.reduce_keep(both, ReduceKind::max, {3}), both));
+            return product_of(b, b.slice_axis(softmax(b, shifted, 3), 3, 0, 5), v[2]);
+          }}});
+}
+
 TEST(Raise, AttentionStaysWhereItWouldDiffer) {
   check(kAttention,
         {{"a fill that scores can still be told apart on", "softmax",
@@ -431,6 +480,11 @@ TEST(Raise, AttentionStaysWhereItWouldDiffer) {
           [](Builder& b, Values v) {
             const Value w = softmax(b, scores_of(b, v[0], v[1]), 3);
             return b.add(product_of(b, w, v[2]), spread(b, b.reduce_keep(w, kAdd, {3}), v[0]));
+          }},
+         {"a sink that differs by query", "softmax",
+          [](Builder& b, Values v) {
+            const Value both = b.concatenate({scores_of(b, v[0], v[1]), b.reduce_keep(v[0], kAdd, {3})}, 3);
+            return product_of(b, b.slice_axis(softmax(b, both, 3), 3, 0, 5), v[2]);
           }},
          {"another axis", "softmax",
           [](Builder& b, Values v) { return product_of(b, softmax(b, scores_of(b, v[0], v[1]), 2), v[2]); }},

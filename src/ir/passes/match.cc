@@ -179,6 +179,11 @@ Value spread_over(Copier& copier, const View& view, int64_t first, const Dims& s
     kept.push_back(build.shape(base)[i]);
     dimensions.push_back(view.axes[i] - first);
   }
+  bool repeats = !std::is_sorted(dimensions.begin(), dimensions.end());
+  for (size_t i = 0; i < shape.size(); ++i)
+    repeats = repeats || (!is_one(shape[i]) &&
+                          std::find(dimensions.begin(), dimensions.end(), static_cast<int64_t>(i)) == dimensions.end());
+  if (!repeats) return build.reshape(base, shape);
   return build.broadcast_in_dim(build.reshape(base, std::move(kept)), shape, std::move(dimensions));
 }
 

@@ -1,244 +1,42 @@
 // Raises attention.
-// Pattern:   softmax(scores) v over batch axes [b, h], or one that may be a merged b * h, where scores is q k^T with
-//            any of: numbers multiplied (on q, on k, on the product), a softcap, masks added, masks selected, and
-//            reshapes between [b, h, s, t] and [b * h, s, t]; k and v may repeat each kv head for several query heads.
-//            Weights may be set to 0 where they are NaN (rows without a key) or where a selected mask says so.
-// Condition: f32 or f64; nothing else reads the weights. A selected fill is -infinity, or so low (-1e30) that a score
-//            added to it is lost, which is what the additive mask that replaces it does. Rows without any key stay NaN
-//            where they were (empty_rows_nan).
+// Pattern:   softmax(scores) v over one or more batch axes, where scores is q k^T with any of: numbers multiplied (on
+// q,
+//            on k, on the product), a factor for each head, a softcap, masks added, masks selected, a floor, a shift by
+//            the maximum, reshapes; one more score for each head (a sink), whose weight is sliced off; and k and v may
+//            repeat each kv head for several query heads. Weights may be set to 0 where they are NaN (rows without a
+//            key) or where a selected mask says so.
+// Condition: f32 or f64; nothing else reads the weights. A selected fill and a floor are -infinity, or so low (-1e30)
+//            that a score added to them is lost, which is what the additive mask that replaces them does. Rows without
+//            any key stay NaN where they were (empty_rows_nan).
 // Gain:      no scores and no weights in memory, kv heads not repeated, masks not spread.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "ir/composites/composites.h"
-#include "ir/passes/match.h"
+#include "ir/passes/match_attention.h"
 #include "ir/passes/raising.h"
 
 namespace transmuter::ir {
 
 namespace {
 
-constexpr double kLost = -1e30;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// A mask on the way from the softmax down to the product.
-struct Mask {
-  View view;  // over the scores, of `rank` axes there
-  int64_t rank;
-  double factor;    // that the scores with this mask are multiplied with
-  bool selects;     // else it is added
-  bool keep;        // selects: the scores where it is true, else where it is false
-  double fill = 0;  // selects: what the others become
-};
-
-struct Scores {
-  const Op* product = nullptr;
-  std::vector<Mask> masks;  // from the softmax down
-  double scale = 1, softcap = 0;
-  std::optional<Dims> heads;  // [b, h] where a reshape merged or split them
-};
-
-// An operand of a product, its axes in the order of the composite: [b, h, s, d], or [n, s, d] where the product has one
-// batch axis.
-struct Side {
-  Value value;
-  std::vector<int64_t> order;
-};
-
-struct Product {
-  Side left, right;
-  int64_t batch;     // axes
-  bool one_kv_head;  // the right side has no axis for the heads
-};
-
 class AttentionRaiser {
  public:
   explicit AttentionRaiser(const Program& program) : match_(program), copier_(program), build_(copier_.build()) {}
 
   Program run() {
-    return rewrite(copier_, [&](const Op& op) { return op.primitive == &prim::dot_general ? raise(op) : Value{}; });
+    return rewrite(copier_, [&](const Op& op) {
+      const auto found = op.primitive == &prim::dot_general ? match_attention(match_, op) : std::nullopt;
+      return found ? emit(op, *found) : Value{};
+    });
   }
 
  private:
-  // The axes of one side of a product that are neither batch nor contracted.
-  std::vector<int64_t> free_axes(Value value, const std::vector<int64_t>& batch, int64_t contracted) const {
-    std::vector<int64_t> free;
-    for (int64_t axis = 0; axis < match_.rank(value); ++axis)
-      if (axis != contracted && std::find(batch.begin(), batch.end(), axis) == batch.end()) free.push_back(axis);
-    return free;
-  }
-
-  // Left [batch..., s, d]; right with its free axis first (`right_free_first`: k is [t, d]) or last (v is [t, d]).
-  std::optional<Product> product(const Op& op, bool right_free_first) const {
-    const auto& a = op.as<DotGeneralAttributes>();
-    const DType dtype = match_.type(op.results[0]).dtype;
-    if (dtype != DType::f32 && dtype != DType::f64) return {};
-    for (const Value operand : op.operands)
-      if (match_.type(operand).dtype != dtype) return {};
-    if (a.lhs_contracting.size() != 1 || a.lhs_batching.empty() || a.lhs_batching.size() > 2) return {};
-    const int64_t left_inner = a.lhs_contracting[0], right_inner = a.rhs_contracting[0];
-    const auto left = free_axes(op.operands[0], a.lhs_batching, left_inner);
-    const auto right = free_axes(op.operands[1], a.rhs_batching, right_inner);
-    const bool one_kv_head = a.lhs_batching.size() == 1 && left.size() == 2;
-    if (right.size() != 1 || (left.size() != 1 && !one_kv_head)) return {};
-    Product p{{op.operands[0], a.lhs_batching}, {op.operands[1], a.rhs_batching}, 0, one_kv_head};
-    p.batch = one_kv_head ? 2 : static_cast<int64_t>(a.lhs_batching.size());
-    p.left.order.insert(p.left.order.end(), left.begin(), left.end());
-    p.left.order.push_back(left_inner);
-    p.right.order.push_back(right_free_first ? right[0] : right_inner);
-    p.right.order.push_back(right_free_first ? right_inner : right[0]);
-    return p;
-  }
-
-  // x where the op is x times a number (not 0), or divided by one.
-  std::optional<std::pair<Value, double>> scaled(const Op& op) const {
-    if (op.primitive != &prim::multiply && op.primitive != &prim::divide) return {};
-    for (size_t i = 0; i < (op.primitive == &prim::divide ? 1u : 2u); ++i) {
-      const std::optional<double> number = match_.number(op.operands[1 - i]);
-      if (number && std::isfinite(*number) && *number != 0)
-        return std::pair{op.operands[i], op.primitive == &prim::divide ? 1 / *number : *number};
-    }
-    return {};
-  }
-
-  // ---- from the softmax down to the product of q and k
-
-  // [b, h, s, t] against [b * h, s, t]: the reshape joins or parts two leading axes.
-  bool joins_heads(const Dims& four, const Dims& three) const {
-    return four.size() == 4 && three.size() == 3 && provably_eq(four[0] * four[1], three[0]) &&
-           provably_eq(four[2], three[1]) && provably_eq(four[3], three[2]);
-  }
-
-  bool through_reshape(const Op& op, Scores& scores) const {
-    const Dims &from = match_.shape(op.operands[0]), &to = match_.shape(op.results[0]);
-    const Dims& four = from.size() == 4 ? from : to;
-    if (!joins_heads(four, from.size() == 4 ? to : from)) return false;
-    if (!scores.heads) scores.heads = Dims{four[0], four[1]};
-    return descend(op.operands[0], scores);
-  }
-
-  bool through_factor(const Op& op, Scores& scores) const {
-    const auto found = scaled(op);
-    if (!found || found->second < 0) return false;
-    scores.scale *= found->second;
-    const Op* tanh = match_.defined_by(found->first, prim::tanh);
-    if (!tanh) return descend(found->first, scores);
-    // factor * tanh(x) = cap * tanh(cap x / cap)
-    if (scores.softcap > 0) return false;
-    scores.softcap = scores.scale;
-    return descend(tanh->operands[0], scores);
-  }
-
-  bool through_mask(Value below, Mask mask, Scores& scores) const {
-    if (scores.softcap > 0) return false;  // a mask under the cap
-    Scores tried = scores;
-    mask.rank = match_.rank(below);
-    mask.factor = scores.scale;
-    tried.masks.push_back(std::move(mask));
-    if (!descend(below, tried)) return false;
-    scores = std::move(tried);
-    return true;
-  }
-
-  bool through_sum(const Op& op, Scores& scores) const {
-    for (size_t i = 0; i < 2; ++i) {
-      Mask mask{match_.strip(match_.whole(op.operands[1 - i])), 0, 1, false, false};
-      if (through_mask(op.operands[i], std::move(mask), scores)) return true;
-    }
-    return false;
-  }
-
-  bool through_select(const Op& op, Scores& scores) const {
-    for (size_t i = 1; i < 3; ++i) {
-      const std::optional<double> fill = match_.number(op.operands[3 - i]);
-      if (!fill || !(*fill <= kLost)) continue;
-      Mask mask{match_.strip(match_.whole(op.operands[0])), 0, 1, true, i == 1, *fill};
-      if (through_mask(op.operands[i], std::move(mask), scores)) return true;
-    }
-    return false;
-  }
-
-  bool descend(Value value, Scores& scores) const {
-    const Op* op = match_.definition(value);
-    if (!op) return false;
-    const Primitive* p = op->primitive;
-    if (p == &prim::reshape) return through_reshape(*op, scores);
-    if (p == &prim::multiply || p == &prim::divide) return through_factor(*op, scores);
-    if (p == &prim::add) return through_sum(*op, scores);
-    if (p == &prim::select) return through_select(*op, scores);
-    if (p != &prim::dot_general || !product(*op, true)) return false;
-    scores.product = op;
-    return true;
-  }
-
-  // ---- the weights
-
-  struct Weights {
-    const Op* softmax = nullptr;
-    bool zero_rows = false;      // NaN became 0
-    std::optional<Mask> zeroed;  // weights that this mask does not keep became 0
-  };
-
-  // From the left operand of the product with v up to the softmax, if nothing else reads what lies between.
-  std::optional<Weights> weights(Value value) const {
-    Weights w;
-    int32_t readers = 1;
-    while (const Op* op = match_.definition(value)) {
-      if (match_.uses(value) != readers) return {};
-      readers = 1;
-      if (op->primitive == &composite::softmax) {
-        const auto& a = op->as<SoftmaxAttributes>();
-        if (a.log || a.axis != match_.rank(value) - 1) return {};
-        w.softmax = op;
-        return w;
-      }
-      if (op->primitive == &prim::reshape) {
-        const Dims &from = match_.shape(op->operands[0]), &to = match_.shape(value);
-        if (!(from.size() == 4 ? joins_heads(from, to) : joins_heads(to, from))) return {};
-        value = op->operands[0];
-        continue;
-      }
-      if (op->primitive != &prim::select || w.zero_rows || w.zeroed) return {};
-      const Op* compare = match_.defined_by(op->operands[0], prim::compare);
-      const bool where_nan = compare && compare->operands[0] == compare->operands[1] &&
-                             compare->operands[0] == op->operands[2] &&
-                             compare->as<CompareAttributes>().direction == CompareDirection::ne;
-      if (where_nan && match_.is_number(op->operands[1], 0)) {
-        if (match_.uses(op->operands[0]) != 1) return {};
-        w.zero_rows = true;
-        readers = 3;
-        value = op->operands[2];
-        continue;
-      }
-      const bool keep = match_.is_number(op->operands[2], 0);
-      if (!keep && !match_.is_number(op->operands[1], 0)) return {};
-      w.zeroed = Mask{match_.strip(match_.whole(op->operands[0])), match_.rank(value), 1, true, keep};
-      value = op->operands[keep ? 1 : 2];
-    }
-    return {};
-  }
-
-  // Weights that a mask sets to 0 after the softmax: the same mask as the uppermost before it. It leaves the others as
-  // they are, but rows without any key become 0.
-  static bool settle_zeroed(const Mask& zeroed, Scores& scores) {
-    if (scores.masks.empty()) return false;
-    Mask& top = scores.masks.front();
-    if (!top.selects || top.keep != zeroed.keep || top.rank != zeroed.rank || !(top.view.base == zeroed.view.base) ||
-        top.view.axes != zeroed.view.axes) {
-      return false;
-    }
-    top.fill = -kInfinity;
-    return true;
-  }
-
-  // ---- the composite
-
   // The new value without the numbers that it is multiplied with, under transposes and reshapes too.
   Value unscaled(Value value, double& factor) {
     const Op* op = match_.definition(value);
     if (!op) return copier_[value];
-    if (const auto found = scaled(*op)) {
+    if (const auto found = scaled(match_, *op)) {
       factor *= found->second;
       return unscaled(found->first, factor);
     }
@@ -260,7 +58,7 @@ class AttentionRaiser {
       if (op->primitive == &prim::transpose) {
         for (int64_t& axis : side.order) axis = op->as<AxesAttributes>().axes[static_cast<size_t>(axis)];
         side.value = op->operands[0];
-      } else if (const auto x = scaled(*op)) {
+      } else if (const auto x = scaled(match_, *op)) {
         found *= x->second;
         side.value = x->first;
       } else {
@@ -293,57 +91,49 @@ class AttentionRaiser {
     return side;
   }
 
-  // [b, h, s, d] from a side's new value, which has three or four axes.
+  // [b, h, s, d] from a side's new value.
   Value arranged(Value value, const Side& side, const Dims& heads, bool one_head) {
     const Value flat = build_.transpose(value, side.order);
     const Dims shape = build_.shape(flat);
-    if (shape.size() == 4) return flat;
     if (one_head) return build_.reshape(flat, {shape[0], 1, shape[1], shape[2]});
-    return build_.reshape(flat, {heads[0], heads[1], shape[1], shape[2]});
+    if (shape.size() == 4 && provably_eq(shape[0], heads[0])) return flat;  // perhaps with fewer kv heads
+    return build_.reshape(flat, {heads[0], heads[1], shape[shape.size() - 2], shape.back()});
   }
 
-  // [b, h] of a merged batch axis: as the scores' reshapes or q's say, else every item is its own batch.
-  Dims heads_of(const Scores& scores, const Product& p) const {
-    if (scores.heads) return *scores.heads;
-    const Dims& merged = match_.shape(p.left.value);
-    const Op* reshape = match_.definition(p.left.value);
-    while (const auto x = reshape ? scaled(*reshape) : std::nullopt) reshape = match_.definition(x->first);
-    if (reshape && reshape->primitive != &prim::reshape) reshape = nullptr;
-    if (reshape && joins_heads(match_.shape(reshape->operands[0]), merged) && p.left.order[0] == 0) {
-      const Dims& four = match_.shape(reshape->operands[0]);
-      return {four[0], four[1]};
+  // The mask as [b, h, s, t], with extents of 1 where it repeats: batch axes that it does not have stay away, those
+  // that the composite takes together are spread if it has one of them.
+  Value four_axes(const Mask& mask, const Dims& scores) {
+    const Dims& shape = mask.shape;
+    const size_t rank = shape.size();
+    const auto has = [&](size_t axis) {
+      return std::find(mask.view.axes.begin(), mask.view.axes.end(), static_cast<int64_t>(axis)) !=
+             mask.view.axes.end();
+    };
+    Dims wide = shape, four = scores;
+    if (rank < 2 || !provably_eq(shape[rank - 1], scores[3]) || !provably_eq(shape[rank - 2], scores[2]))
+      return build_.reshape(spread_over(copier_, mask.view, 0, wide), four);
+    for (size_t i = 0; i < 2; ++i)
+      if (!has(rank - 2 + i)) wide[rank - 2 + i] = four[2 + i] = 1;
+    // Leading axes [0, cut) make b, [cut, rank - 2) make h; if that cannot be seen, all of them make both.
+    size_t cut = 0;
+    const auto part = [&](size_t from, size_t to) {
+      return extent_of_all(Dims(shape.begin() + from, shape.begin() + to));
+    };
+    while (cut <= rank - 2 && !(provably_eq(part(0, cut), scores[0]) && provably_eq(part(cut, rank - 2), scores[1])))
+      ++cut;
+    const auto leave_out = [&](size_t from, size_t to, std::initializer_list<size_t> result) {
+      for (size_t i = from; i < to; ++i)
+        if (has(i)) return;
+      for (size_t i = from; i < to; ++i) wide[i] = 1;
+      for (const size_t i : result) four[i] = 1;
+    };
+    if (cut <= rank - 2) {
+      leave_out(0, cut, {0});
+      leave_out(cut, rank - 2, {1});
+    } else {
+      leave_out(0, rank - 2, {0, 1});
     }
-    return {merged[static_cast<size_t>(p.left.order[0])], 1};
-  }
-
-  // The mask with four axes: extents of 1 where it repeats.
-  Value four_axes(const Mask& mask, const Dims& heads) {
-    Value base = copier_[mask.view.base];
-    std::vector<int64_t> axes = mask.view.axes;
-    Dims shape(4, Dim(1));
-    if (mask.rank == 3) {
-      const bool by_item = std::find(axes.begin(), axes.end(), 0) != axes.end();
-      if (by_item) {  // [b * h, ...] is parted: first all of its own axes, in order
-        const Dims& own = build_.shape(base);
-        Dims three(3, Dim(1));
-        for (size_t i = 0; i < axes.size(); ++i)
-          if (axes[i] >= 0) three[static_cast<size_t>(axes[i])] = own[i];
-        base = build_.reshape(ascending(base, axes), three);
-        return build_.reshape(base, {heads[0], heads[1], three[1], three[2]});
-      }
-      for (int64_t& axis : axes) axis += axis < 0 ? 0 : 1;
-    }
-    for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i] >= 0) shape[static_cast<size_t>(axes[i])] = build_.shape(base)[i];
-    return build_.reshape(ascending(base, axes), shape);
-  }
-  // Transposed so that the places of the axes ascend; axes without a place come first.
-  Value ascending(Value base, const std::vector<int64_t>& axes) {
-    std::vector<int64_t> order(axes.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return axes[static_cast<size_t>(a)] < axes[static_cast<size_t>(b)]; });
-    return build_.transpose(base, std::move(order));
+    return build_.reshape(spread_over(copier_, mask.view, 0, wide), four);
   }
 
   Value chosen(Value keep, Value x, double fill, DType dtype) {
@@ -353,12 +143,19 @@ class AttentionRaiser {
   }
 
   // All masks as one, from the product up.
-  Value combined(const Scores& scores, const Dims& heads, DType dtype) {
+  Value combined(const Scores& found, const Dims& scores, DType dtype) {
     Value keep, added;
-    for (size_t i = scores.masks.size(); i-- > 0;) {
-      const Mask& mask = scores.masks[i];
-      Value x = four_axes(mask, heads);
-      if (!mask.selects) {
+    for (size_t i = found.masks.size(); i-- > 0;) {
+      const Mask& mask = found.masks[i];
+      const double fill = mask.fill * mask.factor;
+      if (mask.kind == Mask::Kind::floor) {
+        if (keep) added = chosen(keep, added, -kInfinity, dtype);
+        keep = {};
+        if (added) added = build_.maximum(added, build_.like(added, fill));
+        continue;
+      }
+      Value x = four_axes(mask, scores);
+      if (mask.kind == Mask::Kind::added) {
         if (mask.factor != 1) x = build_.multiply(x, build_.like(x, mask.factor));
         if (added) {
           const auto [a, b] = build_.numpy_broadcast(added, x);
@@ -367,8 +164,7 @@ class AttentionRaiser {
         added = x;
         continue;
       }
-      if (!mask.keep) x = build_.logical_not(x);
-      const double fill = mask.fill * mask.factor;
+      if (mask.kind == Mask::Kind::drop) x = build_.logical_not(x);
       if (std::isinf(fill)) {
         const auto [a, b] = keep ? build_.numpy_broadcast(keep, x) : std::pair{x, x};
         keep = keep ? build_.logical_and(a, b) : x;
@@ -381,29 +177,12 @@ class AttentionRaiser {
     return keep && added ? chosen(keep, added, -kInfinity, dtype) : keep ? keep : added;
   }
 
-  Value raise(const Op& op) {
-    const std::optional<Product> values = product(op, false);
-    if (!values) return {};
-    for (size_t i = 0; i < values->left.order.size(); ++i)
-      if (values->left.order[i] != static_cast<int64_t>(i)) return {};
-    const std::optional<Weights> weights = this->weights(op.operands[0]);
-    if (!weights) return {};
-    Scores scores;
-    if (!descend(weights->softmax->operands[0], scores)) return {};
-    if (weights->zeroed && !settle_zeroed(*weights->zeroed, scores)) return {};
-    const Product keys = *product(*scores.product, true);
-    if (keys.batch != values->batch || keys.one_kv_head != values->one_kv_head) return {};
-    for (const Mask& mask : scores.masks)
-      if (mask.selects && !(mask.fill * mask.factor <= kLost)) return {};
-    return emit(op, scores, keys, *values, weights->zero_rows || weights->zeroed.has_value());
-  }
-
-  Value emit(const Op& op, const Scores& scores, const Product& keys, const Product& values, bool zero_rows) {
-    const Dims heads = keys.batch == 1 ? heads_of(scores, keys) : Dims();
+  Value emit(const Op& op, const AttentionPattern& found) {
+    const auto& [scores, weights, keys, values, heads] = found;
     double factor = 1;
     Side k = keys.right, v = values.right;
     double k_factor = 1, v_factor = 1;
-    if (!keys.one_kv_head) {
+    if (!keys.one_kv_head && batch_of(match_, k).size() == 2 && provably_eq(batch_of(match_, k)[0], heads[0])) {
       const auto fewer_k = without_repeats(k, k_factor), fewer_v = without_repeats(v, v_factor);
       const bool same = fewer_k && fewer_v && v_factor == 1 &&
                         provably_eq(match_.shape(fewer_k->value)[static_cast<size_t>(fewer_k->order[1])],
@@ -414,16 +193,20 @@ class AttentionRaiser {
         factor *= k_factor;
       }
     }
-    const Value q = arranged(unscaled(keys.left.value, factor), keys.left, heads, false);
+    const DType dtype = match_.type(op.results[0]).dtype;
+    Value q = arranged(unscaled(keys.left.value, factor), keys.left, heads, false);
     const Value new_k = arranged(unscaled(k.value, factor), k, heads, keys.one_kv_head);
     const Value new_v = arranged(copier_[v.value], v, heads, values.one_kv_head);
+    const Dims full{heads[0], heads[1], build_.shape(q)[2], build_.shape(new_k)[2]};
+    if (scores.row_factor)
+      q = build_.multiply(q, build_.broadcast_to(four_axes(*scores.row_factor, full), build_.shape(q)));
     AttentionAttributes attributes;
     attributes.scale = scores.scale * factor;
     attributes.softcap = scores.softcap;
     AttentionExtras extras;
-    const DType dtype = match_.type(op.results[0]).dtype;
-    if (!scores.masks.empty()) extras.mask = combined(scores, heads, dtype);
-    attributes.empty_rows_nan = extras.mask && !zero_rows;
+    extras.mask = combined(scores, full, dtype);
+    if (weights.sink) extras.sink = spread_over(copier_, *weights.sink, 1, {heads[1]});
+    attributes.empty_rows_nan = extras.mask && !weights.zero_rows && !weights.zeroed;
     const Value y = attention(build_, q, new_k, new_v, extras, attributes)[0];
     return build_.reshape(y, match_.shape(op.results[0]));
   }
