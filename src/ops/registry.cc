@@ -73,7 +73,9 @@ void register_signal(Registry&);
 void register_slice(Registry&);
 void register_softmax(Registry&);
 void register_space(Registry&);
+void register_strings(Registry&);
 void register_tensor_scatter(Registry&);
+void register_tfidf(Registry&);
 void register_variadic(Registry&);
 
 void Registry::add(const char* name, std::initializer_list<int64_t> versions, Lower lower, const char* domain,
@@ -172,7 +174,9 @@ const Registry& registry() {
     register_slice(*r);
     register_softmax(*r);
     register_space(*r);
+    register_strings(*r);
     register_tensor_scatter(*r);
+    register_tfidf(*r);
     register_variadic(*r);
     return r;
   }();

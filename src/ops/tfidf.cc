@@ -1,0 +1,113 @@
+// TfIdfVectorizer: counts of n-grams from a pool, with gaps of up to max_skip_count between their elements.
+#include <algorithm>
+#include <map>
+
+#include "base/strings.h"
+#include "ops/registry.h"
+
+namespace transmuter::ops {
+namespace {
+
+using onnx::Attribute;
+using transmuter::Value;
+
+template <class... Pieces>
+[[noreturn]] void invalid(const onnx::Node& node, const Pieces&... pieces) {
+  throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", pieces...));
+}
+
+int64_t integer_attribute(const onnx::Node& node, const char* name) {
+  const Attribute* a = node.find(name);
+  if (!a) invalid(node, "attribute ", name, " is required");
+  return a->i;
+}
+const std::vector<int64_t>& integers_attribute(const onnx::Node& node, const char* name) {
+  const Attribute* a = node.find(name);
+  if (!a) invalid(node, "attribute ", name, " is required");
+  return a->ints;
+}
+
+// By length: from n-gram to its number in the pool.
+template <class T>
+std::vector<std::map<std::vector<T>, size_t>> read_pool(const onnx::Node& node, const std::vector<T>& pool) {
+  const std::vector<int64_t>& starts = integers_attribute(node, "ngram_counts");
+  std::vector<std::map<std::vector<T>, size_t>> grams;
+  size_t number = 0;
+  for (size_t n = 1; n <= starts.size(); ++n) {
+    const int64_t begin = starts[n - 1], end = n < starts.size() ? starts[n] : static_cast<int64_t>(pool.size());
+    if (begin < 0 || end < begin || end > static_cast<int64_t>(pool.size()) ||
+        (end - begin) % static_cast<int64_t>(n) != 0)
+      invalid(node, "ngram_counts does not fit the pool");
+    grams.emplace_back();
+    for (auto at = pool.begin() + begin; at != pool.begin() + end; at += static_cast<std::ptrdiff_t>(n))
+      grams.back().emplace(std::vector<T>(at, at + static_cast<std::ptrdiff_t>(n)), number++);
+  }
+  return grams;
+}
+
+template <class T>
+std::vector<Value> vectorize(const onnx::Node& node, const std::vector<T>& pool, const std::vector<T>& elements,
+                             const Shape& shape) {
+  const Attribute* mode = node.find("mode");
+  if (!mode || (mode->s != "TF" && mode->s != "IDF" && mode->s != "TFIDF")) invalid(node, "bad mode");
+  const auto grams = read_pool(node, pool);
+  const std::vector<int64_t>& columns = integers_attribute(node, "ngram_indexes");
+  const Attribute* given = node.find("weights");
+  const std::vector<float> weights = given ? given->floats : std::vector<float>{};
+  const int64_t shortest = integer_attribute(node, "min_gram_length"),
+                longest = integer_attribute(node, "max_gram_length");
+  const int64_t skips = integer_attribute(node, "max_skip_count");
+  size_t count = 0;
+  for (const auto& of_length : grams) count += of_length.size();
+  if (shortest < 1 || longest < shortest || skips < 0) invalid(node, "bad lengths of n-grams");
+  if (columns.size() < count || columns.empty() || (!weights.empty() && weights.size() != columns.size()))
+    invalid(node, "ngram_indexes or weights do not fit the pool");
+  if (*std::min_element(columns.begin(), columns.end()) < 0) invalid(node, "ngram_indexes has a negative one");
+  const int64_t width = *std::max_element(columns.begin(), columns.end()) + 1;
+  const int64_t rows = shape.size() == 2 ? shape[0] : 1, length = shape.empty() ? 1 : shape.back();
+  std::vector<float> result(static_cast<size_t>(rows * width), 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto line = elements.begin() + row * length;
+    float* counts = result.data() + row * width;
+    for (int64_t n = shortest; n <= std::min<int64_t>(longest, static_cast<int64_t>(grams.size())); ++n) {
+      const auto& known = grams[static_cast<size_t>(n - 1)];
+      for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1); ++step) {
+        for (int64_t start = 0; start + (n - 1) * step < length; ++start) {
+          std::vector<T> gram;
+          for (int64_t i = 0; i < n; ++i) gram.push_back(line[start + i * step]);
+          const auto found = known.find(gram);
+          if (found == known.end()) continue;
+          const float weight = weights.empty() ? 1.0F : weights[found->second];
+          float& at = counts[columns[found->second]];
+          if (mode->s == "TF") {
+            at += 1;
+          } else if (mode->s == "IDF") {
+            at = weight;
+          } else {
+            at += weight;
+          }
+        }
+      }
+    }
+  }
+  return {Tensor(result, shape.size() == 2 ? Shape{rows, width} : Shape{width})};
+}
+
+std::vector<Value> tfidf(const onnx::Node& node, std::vector<Value> inputs) {
+  if (inputs.empty() || !inputs[0].is_tensor()) invalid(node, "the input must be a tensor");
+  const Tensor& x = inputs[0].tensor;
+  if (x.rank() > 2) invalid(node, "the input must have rank 1 or 2, has ", x.rank());
+  const Attribute *texts = node.find("pool_strings"), *integers = node.find("pool_int64s");
+  if (x.dtype() == DType::string) {
+    if (!texts) invalid(node, "strings need pool_strings");
+    return vectorize(node, texts->strings, x.strings(), x.shape());
+  }
+  if (!integers || !is_integer(x.dtype())) invalid(node, "integers need pool_int64s");
+  return vectorize(node, integers->ints, x.aligned().cast(DType::i64).to_vector<int64_t>(), x.shape());
+}
+
+}  // namespace
+
+void register_tfidf(Registry& r) { r.add_host("TfIdfVectorizer", {9}, tfidf); }
+
+}  // namespace transmuter::ops
