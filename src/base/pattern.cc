@@ -135,9 +135,8 @@ class PatternParser {
 
   void sequence() {
     while (more() && peek() != '|' && peek() != ')') {
-      const uint32_t start = here();
-      if (!atom()) continue;
-      repeats(start);
+      repeated_ = here();
+      if (atom()) repeats(repeated_);
     }
   }
 
@@ -258,6 +257,13 @@ class PatternParser {
   }
 
   bool group() {
+    const uint32_t start = here();
+    const bool atom = open_group();
+    repeated_ = start;  // atoms inside have set their own
+    return atom;
+  }
+
+  bool open_group() {
     if (take('?')) {
       if (take('P') || peek() == '<') {
         if (!take('<')) fail("bad group");
@@ -351,6 +357,7 @@ class PatternParser {
     if (c == 'Q') {
       ++at_;
       while (more() && !(peek() == '\\' && peek(1) == 'E')) {
+        repeated_ = here();  // what follows the quotation repeats its last character
         set_of({{peek(), peek()}});
         ++at_;
       }
@@ -424,6 +431,7 @@ class PatternParser {
   Pattern& pattern_;
   std::u32string text_;
   size_t at_ = 0;
+  uint32_t repeated_ = 0;  // where the fragment that a repetition repeats starts
   int depth_ = 0;
   Flags flags_;
 };
