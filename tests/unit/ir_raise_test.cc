@@ -722,5 +722,56 @@ TEST(Raise, FoldScales) {
   }
 }
 
+// ---- products of flattened rows
+
+TEST(Raise, UnflattenProducts) {
+  struct UnflattenRow {
+    const char* what;
+    bool changes;
+    std::function<Value(Builder&, Values)> fn;  // x [2, 3, 4], w [4, 5], bias [5], residual [2, 3, 5]
+  };
+  const std::vector<UnflattenRow> rows = {
+      {"a bias and an activation between", true,
+       [](Builder& b, Values v) {
+         const Value y = dot(b, b.reshape(v[0], {6, 4}), v[1]);
+         return b.add(b.reshape(gelu(b, b.add(y, spread(b, v[2], y))), {2, 3, 5}), v[3]);
+       }},
+      {"with a flattened residual", true,
+       [](Builder& b, Values v) {
+         const Value y = dot(b, b.reshape(v[0], {6, 4}), v[1]);
+         return b.reshape(b.multiply(b.add(b.reshape(v[3], {6, 5}), y), b.like(y, 2)), {2, 3, 5});
+       }},
+      {"other axes after", false,
+       [](Builder& b, Values v) {
+         return b.reshape(dot(b, b.reshape(v[0], {6, 4}), v[1]), {3, 2, 5});
+       }},
+      {"read between", false,
+       [](Builder& b, Values v) {
+         const Value y = dot(b, b.reshape(v[0], {6, 4}), v[1]);
+         return b.add(b.reshape(y, {2, 3, 5}), b.reshape(b.tanh(y), {2, 3, 5}));
+       }},
+      {"a value for each row", false, [](Builder& b, Values v) {
+         const Value y = dot(b, b.reshape(v[0], {6, 4}), v[1]);
+         const Value rows = b.broadcast_in_dim(b.reshape(b.reduce(v[0], kAdd, {2}), {6}), {6, 5}, {0});
+         return b.reshape(b.add(y, rows), {2, 3, 5});
+       }}};
+  for (const UnflattenRow& row : rows) {
+    SCOPED_TRACE(row.what);
+    Builder b(nullptr);
+    std::vector<Value> values;
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : {Shape{2, 3, 4}, Shape{4, 5}, Shape{5}, Shape{2, 3, 5}}) {
+      values.push_back(b.input({DType::f32, Dims(shape.begin(), shape.end())}, "x"));
+      inputs.push_back(random(shape, static_cast<unsigned>(inputs.size() + 1)));
+    }
+    const Program before = b.finish({row.fn(b, values)}), after = raised(before);
+    bool flat = false;
+    for (const Op& op : after.ops())
+      flat = flat || (op.primitive == &prim::dot_general && after.type(op.results[0]).rank() == 2);
+    EXPECT_EQ(!flat, row.changes);
+    EXPECT_EQ(numbers(evaluate(after, inputs)[0]), numbers(evaluate(before, inputs)[0]));
+  }
+}
+
 }  // namespace
 }  // namespace transmuter::ir

@@ -70,6 +70,7 @@ std::vector<Pass> raising_passes() {
   return {{"raise_norms", raise_norms},
           {"raise_activations", raise_activations},
           {"raise_softmax", raise_softmax},
+          {"unflatten_products", unflatten_products},
           {"raise_dce", dce},
           {"raise_attention", raise_attention},
           {"raise_rotary", raise_rotary},
