@@ -83,15 +83,15 @@ std::string model_path(const fs::path& folder, const json& meta) {
   return (folder / meta.value("model", "model.onnx")).string();
 }
 
-// Maps of one set of keys as the rows of a matrix, which is how some cases store them.
-Value rows_of(const Value& maps) {
+// Maps of one set of keys as the rows of a matrix, which is how cases store them (Python's floats: f64).
+Value rows_of(const Value& maps, DType dtype) {
   std::vector<float> rows;
   for (const Value& map : maps.items) {
     const std::vector<float> row = map.tensor.aligned().cast(DType::f32).to_vector<float>();
     rows.insert(rows.end(), row.begin(), row.end());
   }
   const auto count = static_cast<int64_t>(maps.items.size());
-  return Tensor(rows, {count, count == 0 ? 0 : static_cast<int64_t>(rows.size()) / count});
+  return Tensor(rows, {count, count == 0 ? 0 : static_cast<int64_t>(rows.size()) / count}).cast(dtype);
 }
 
 // "" when all outputs of a data set agree.
@@ -108,10 +108,12 @@ std::string run_data_set(const Model& model, const CompiledModel& run, const fs:
     std::optional<Tensor> mask;
     const std::string mask_file = path + "/mask_" + std::to_string(i) + ".pb";
     if (fs::exists(mask_file)) mask = read_value(mask_file).tensor.aligned().cast(DType::boolean);
-    const bool as_rows = meta.contains("zipmap_keys") && meta["zipmap_keys"].contains(spec->name);
+    const auto& items = got->second.items;
+    const bool as_rows = !items.empty() && items[0].kind == Value::Kind::map && read_value(files[i]).tensor.rank() == 2;
     const Value expected = as_rows ? read_value(files[i]) : read_value(files[i], spec);
-    const std::string difference = compare(expected, as_rows ? rows_of(got->second) : got->second,
-                                           tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
+    const std::string difference =
+        compare(expected, as_rows ? rows_of(got->second, expected.tensor.dtype()) : got->second,
+                tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
     if (!difference.empty()) return "data set " + std::to_string(set) + ", output " + spec->name + ": " + difference;
   }
   return "";

@@ -31,15 +31,19 @@ Value project(Builder& b, Value x, Value rows, const std::vector<float>& shift) 
   return b.add(y, b.broadcast_to(shifts, b.shape(y)));
 }
 
-// [n, rows] scores of the coefficients and intercepts.
+// [n, rows] scores of the coefficients and intercepts. Rows are as long as the input has features; coefficients beyond the last row
+// are left over, as ONNX Runtime leaves them (its own logreg_iris model has such).
 Value linear_scores(OpContext& op, int64_t rows) {
   Builder& b = op.build();
   const std::vector<float> coefficients = op.attribute_floats("coefficients", {});
   op.check(rows > 0 && !coefficients.empty() && static_cast<int64_t>(coefficients.size()) % rows == 0,
            coefficients.size(), " coefficients are not ", rows, " rows");
   const Value x = features_of(op);
-  const int64_t columns = static_cast<int64_t>(coefficients.size()) / rows;
-  return project(b, x, matrix(b, coefficients, rows, columns, b.dtype(x)), op.attribute_floats("intercepts", {}));
+  int64_t columns = static_cast<int64_t>(coefficients.size()) / rows;
+  const Dim features = b.shape(x).back();
+  if (features.is_constant() && features.hint() < columns) columns = features.hint();
+  const std::vector<float> used(coefficients.begin(), coefficients.begin() + static_cast<ptrdiff_t>(rows * columns));
+  return project(b, x, matrix(b, used, rows, columns, b.dtype(x)), op.attribute_floats("intercepts", {}));
 }
 
 void linear_regressor(OpContext& op) {
