@@ -75,7 +75,8 @@ std::vector<Pass> raising_passes() {
           {"raise_attention", raise_attention},
           {"raise_rotary", raise_rotary},
           {"fold_scales", fold_scales},
-          {"raise_dce2", dce}};
+          {"raise_dce2", dce},
+          {"hoist_activations", hoist_activations}};
 }
 
 Program run_passes(Program program, std::span<const Pass> passes, const PipelineOptions& options) {

@@ -1,7 +1,7 @@
 // Raises rotary_embedding.
 // Pattern:   x * cos + turn(x) * sin, where turn(x) is [-second half, first half] of the last axis, or the same of each
-//            pair of neighbours (interleaved), for x [b, h, s, d], [b, s, h, d], [s, h, d] or [b, s, d]; then perhaps
-//            concatenated with the rest of the last axis that x was sliced from.
+//            pair of neighbours (interleaved); or both parts by themselves; for x [b, h, s, d], [b, s, h, d], [s, h, d]
+//            or [b, s, d]; then perhaps concatenated with the rest of the last axis that x was sliced from.
 // Condition: f32 or f64; cos and sin depend on batch and sequence alone and provably hold each angle twice, where the
 //            two elements are that it turns: a concatenation or broadcast of one value, elementwise ops of such, rows
 //            of a table that says so.
@@ -19,6 +19,8 @@ namespace transmuter::ir {
 namespace {
 
 constexpr int kDepth = 16;
+
+enum class Angles : uint8_t { once, halves, pairs };
 
 // A rotary embedding that was made, in case more of x's last axis comes with it.
 struct Made {
@@ -39,7 +41,10 @@ class RotaryRaiser {
   Program run() {
     return rewrite(copier_, [&](const Op& op) {
       if (op.primitive == &prim::add) return rotation(op);
-      return op.primitive == &prim::concatenate ? with_rest(op) : Value{};
+      if (op.primitive == &prim::reshape) return parts(op);
+      if (op.primitive != &prim::concatenate) return Value{};
+      const Value y = with_rest(op);
+      return y ? y : parts(op);
     });
   }
 
@@ -242,8 +247,30 @@ class RotaryRaiser {
     return {};
   }
 
-  // cos or sin as [b or 1, s, d / 2].
-  Value angles(const View& view, const std::vector<int64_t>& order, const Dims& x, bool interleaved) {
+  // A value that repeats along the axis, with each element once there: elementwise ops are done on the half alone.
+  Value each_once(Value value, int64_t axis, bool pairs) {
+    const Op* op = match_.definition(value);
+    const Dim extent = match_.shape(value)[static_cast<size_t>(axis)], half = floor_div(extent, 2);
+    if (op && op->primitive == &prim::concatenate && op->as<AxisAttributes>().axis == axis)
+      return copier_[op->operands[0]];
+    if (!op || !op->primitive->elementwise || op->results.size() != 1)
+      return pairs ? build_.slice_axis(copier_[value], axis, 0, extent, 2)
+                   : build_.slice_axis(copier_[value], axis, 0, half);
+    Dims shape = match_.shape(value);
+    shape[static_cast<size_t>(axis)] = half;
+    std::vector<Value> operands;
+    for (const Value operand : op->operands) {
+      const std::optional<double> number = match_.number(operand);
+      operands.push_back(match_.rank(operand) == 0 ? copier_[operand]
+                         : number                  ? build_.splat(match_.type(operand).dtype, *number, shape)
+                                                   : each_once(operand, axis, pairs));
+    }
+    const Op now{op->primitive, {}, op->attributes, {}, {}, -1};
+    return build_.emit_copy(now, std::move(operands), {{match_.type(value).dtype, shape}}, copier_.location(*op))[0];
+  }
+
+  // cos or sin as [b or 1, s, d / 2]; `are`: how they hold each angle.
+  Value angles(const View& view, const std::vector<int64_t>& order, const Dims& x, Angles are) {
     Value value = copier_[view.base];
     Dims shape(3, Dim(1));
     std::vector<std::pair<int64_t, int64_t>> places;  // of each own axis: where it goes (0, 1, 2)
@@ -253,10 +280,8 @@ class RotaryRaiser {
       places.emplace_back(place, static_cast<int64_t>(i));
       if (place >= 0) shape[static_cast<size_t>(place)] = build_.shape(value)[i];
       if (place != 2) continue;
-      const Dim half = floor_div(x.back(), 2);
-      value = interleaved ? build_.slice_axis(value, static_cast<int64_t>(i), 0, x.back(), 2)
-                          : build_.slice_axis(value, static_cast<int64_t>(i), 0, half);
-      shape[2] = half;
+      if (are != Angles::once) value = each_once(view.base, static_cast<int64_t>(i), are == Angles::pairs);
+      shape[2] = floor_div(x.back(), 2);
     }
     if (order[2] >= 0) shape[1] = x[static_cast<size_t>(order[2])];
     std::stable_sort(places.begin(), places.end());
@@ -319,8 +344,68 @@ class RotaryRaiser {
       const auto at = std::find(view->axes.begin(), view->axes.end(), static_cast<int64_t>(x.size()) - 1);
       if (at == view->axes.end() || !repeats(view->base, at - view->axes.begin(), interleaved)) return {};
     }
-    Made made{turned, angles(cos, *order, x, interleaved), angles(sin, *order, x, interleaved), interleaved, *order};
+    const Angles are = interleaved ? Angles::pairs : Angles::halves;
+    Made made{turned, angles(cos, *order, x, are), angles(sin, *order, x, are), interleaved, *order};
     align(made, x);
+    const Value y = emit(made);
+    made_.emplace(op.results[0].id, std::move(made));
+    return y;
+  }
+
+  // [a cos - b sin, b cos + a sin] of the halves a, b of x, or of its even and odd elements, which a reshape mixes
+  // again.
+  Value parts(const Op& op) {
+    const bool interleaved = op.primitive == &prim::reshape;
+    const Op* joined = interleaved ? match_.defined_by(op.operands[0], prim::concatenate) : &op;
+    const int64_t last = match_.rank(op.results[0]) - 1;
+    if (!joined || joined->operands.size() != 2 || joined->as<AxisAttributes>().axis != last + interleaved) return {};
+    Value first = joined->operands[0], second = joined->operands[1];
+    if (interleaved) {
+      first = without_last_one(first);
+      second = without_last_one(second);
+    }
+    const Op *difference = match_.defined_by(first, prim::subtract), *sum = match_.defined_by(second, prim::add);
+    if (!difference || !sum || match_.rank(first) != last + 1) return {};
+    const DType dtype = match_.type(first).dtype;
+    if (dtype != DType::f32 && dtype != DType::f64) return {};
+    const Op *a_cos = match_.defined_by(difference->operands[0], prim::multiply),
+             *b_sin = match_.defined_by(difference->operands[1], prim::multiply);
+    if (!a_cos || !b_sin) return {};
+    for (size_t i = 0; i < 4; ++i) {
+      const Value a = a_cos->operands[i / 2], cos = a_cos->operands[1 - i / 2];
+      const Value b = b_sin->operands[i % 2], sin = b_sin->operands[1 - i % 2];
+      const bool crossed = (is_product(sum->operands[0], b, cos) && is_product(sum->operands[1], a, sin)) ||
+                           (is_product(sum->operands[1], b, cos) && is_product(sum->operands[0], a, sin));
+      if (!crossed) continue;
+      const Op* slice = sliced_last(a);
+      if (!slice) continue;
+      const Value x = slice->operands[0];
+      const Dim extent = last_extent(x), half = floor_div(extent, 2);
+      const bool fits =
+          provably_eq(half * 2, extent) && (interleaved ? is_part(a, x, 0, extent, 2) && is_part(b, x, 1, extent, 2)
+                                                        : is_part(a, x, 0, half, 1) && is_part(b, x, half, extent, 1));
+      if (!fits || match_.rank(x) != last + 1) continue;
+      if (const Value y = from_parts(op, x, cos, sin, interleaved)) return y;
+    }
+    return {};
+  }
+
+  bool is_product(Value value, Value a, Value b) const {
+    const Op* op = match_.defined_by(value, prim::multiply);
+    return op && ((op->operands[0] == a && op->operands[1] == b) || (op->operands[0] == b && op->operands[1] == a));
+  }
+
+  Value from_parts(const Op& op, Value x, Value half_cos, Value half_sin, bool interleaved) {
+    const View cos = match_.strip(match_.whole(half_cos)), sin = match_.strip(match_.whole(half_sin));
+    const Dims& shape = match_.shape(x);
+    const int64_t last = static_cast<int64_t>(shape.size()) - 1;
+    const auto order = order_of(last + 1, cos, sin);
+    if (!order) return {};
+    for (const View* view : {&cos, &sin})
+      if (std::find(view->axes.begin(), view->axes.end(), last) == view->axes.end()) return {};
+    Made made{x, angles(cos, *order, shape, Angles::once), angles(sin, *order, shape, Angles::once), interleaved,
+              *order};
+    align(made, shape);
     const Value y = emit(made);
     made_.emplace(op.results[0].id, std::move(made));
     return y;

@@ -1,0 +1,98 @@
+// Moves activations up to the product or convolution whose result they are of.
+// Pattern:   an elementwise op of one value (and numbers) below transposes and reshapes of a product or convolution,
+//            perhaps with a bias added.
+// Condition: nothing else reads what lies between.
+// Gain:      the product takes the activation into its epilogue; the moves cost what they did.
+#include "ir/passes/match.h"
+#include "ir/passes/raising.h"
+
+namespace transmuter::ir {
+
+namespace {
+
+class Hoister {
+ public:
+  explicit Hoister(const Program& program) : match_(program), copier_(program), build_(copier_.build()) {}
+
+  Program run() {
+    return rewrite(copier_, [&](const Op& op) { return hoisted(op); });
+  }
+
+ private:
+  // The one operand that isn't a number or 0-d; {}: there is none, or more than one.
+  std::optional<size_t> only_operand(const Op& op) const {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (match_.rank(op.operands[i]) == 0 || match_.number(op.operands[i])) continue;
+      if (found) return {};
+      found = i;
+    }
+    return found;
+  }
+
+  bool is_product(Value value) const {
+    return match_.defined_by(value, prim::dot_general) || match_.defined_by(value, prim::convolution);
+  }
+  // A product, or the sum of one that nothing else reads and something that repeats.
+  bool is_product_with_bias(Value value) const {
+    if (is_product(value)) return true;
+    const Op* sum = match_.defined_by(value, prim::add);
+    for (size_t i = 0; sum && i < 2; ++i)
+      if (is_product(sum->operands[i]) && match_.uses(sum->operands[i]) == 1 &&
+          match_.defined_by(sum->operands[1 - i], prim::broadcast_in_dim)) {
+        return true;
+      }
+    return false;
+  }
+
+  Value hoisted(const Op& op) {
+    if (!op.primitive->elementwise || op.primitive == &prim::convert) return {};
+    const std::optional<size_t> from = only_operand(op);
+    if (!from) return {};
+    std::vector<const Op*> moves;  // from the op up to the product
+    Value value = op.operands[*from];
+    for (const Op* move = match_.definition(value);
+         move && (move->primitive == &prim::transpose || move->primitive == &prim::reshape);
+         move = match_.definition(value)) {
+      if (match_.uses(value) != 1) return {};
+      moves.push_back(move);
+      value = move->operands[0];
+    }
+    if (moves.empty() || match_.uses(value) != 1 || !is_product_with_bias(value)) return {};
+    Value y = at_product(op, *from, value);
+    for (size_t i = moves.size(); i-- > 0;) {
+      const Op& move = *moves[i];
+      y = move.primitive == &prim::transpose ? build_.transpose(y, move.as<AxesAttributes>().axes)
+                                             : build_.reshape(y, match_.shape(move.results[0]));
+    }
+    return y;
+  }
+
+  // The op with the product's result in place of what the moves made of it.
+  Value at_product(const Op& op, size_t from, Value product) {
+    const Dims& shape = match_.shape(product);
+    std::vector<Value> operands;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const Value operand = op.operands[i];
+      if (i == from)
+        operands.push_back(copier_[product]);
+      else if (match_.rank(operand) == 0)
+        operands.push_back(copier_[operand]);
+      else
+        operands.push_back(build_.splat(match_.type(operand).dtype, *match_.number(operand), shape));
+    }
+    const Op now{op.primitive, {}, op.attributes, {}, {}, -1};
+    const Type type{match_.type(op.results[0]).dtype, shape};
+    return build_.emit_copy(now, std::move(operands), {type}, copier_.location(op))[0];
+  }
+
+  const Matcher match_;
+  Copier copier_;
+  Builder& build_;
+};
+
+}  // namespace
+
+Program hoist_activations(const Program& program) { return Hoister(program).run(); }
+
+}  // namespace transmuter::ir
