@@ -153,6 +153,11 @@ TEST(CpuVecReduce, EmptyAxes) {
   EXPECT_EQ(half, 0xfc00);
 }
 
+TEST(CpuVecReduce, EmptyResults) {
+  for (const ReduceShape& s : {ReduceShape{2, 3, 0}, {0, 3, 2}, {0, 0, 0}, {1, 100000, 0}})
+    reduce(ReduceKind::sum, DType::f32, nullptr, nullptr, s, nullptr);
+}
+
 TEST(CpuVecReduce, HalvesAddUpInMoreThanHalf) {
   std::vector<uint16_t> x(5000, to_f16(1.0f).bits);
   uint16_t got = 0;

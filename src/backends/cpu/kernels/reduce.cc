@@ -50,6 +50,7 @@ void piece(ReduceKind kind, const T* p, int64_t rows, int64_t stride, int64_t co
 template <class T>
 void reduce_typed(ReduceKind kind, const T* in, T* out, const ReduceShape& s, ThreadPool* pool) {
   using Total = Wide<Compute<T>>;
+  if (s.outer == 0 || s.inner == 0) return;
   const auto finish = [&](int64_t at, const Total* total, int64_t cols) {
     for (int64_t c = 0; c < cols; ++c) out[at + c] = store<T>(static_cast<Compute<T>>(total[c]));
   };
