@@ -13,8 +13,10 @@ using ir::CompareDirection;
 using ir::Value;
 
 void check_extents(OpContext& op, const Dims& extents) {
-  for (const Dim& extent : extents)
+  for (const Dim& extent : extents) {
     if (extent.is_constant()) op.check(extent.hint() >= 0, "extent ", extent.hint(), " is negative");
+    require(less_equal(0, extent), str(op.node().op_type, ": an extent is negative"));
+  }
 }
 
 // Broadcasting goes both ways: an extent of 1 in the shape keeps the input's.

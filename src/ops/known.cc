@@ -56,10 +56,14 @@ namespace {
 
 // The number of elements when every extent is a constant and they are few enough to list; -1 otherwise.
 int64_t listable_size(const Dims& shape) {
+  bool empty = false;
+  for (const Dim& d : shape) {
+    if (!d.is_constant()) return -1;  // [0, n] too: the shape of an empty tensor still follows n
+    empty = empty || d.hint() == 0;
+  }
+  if (empty) return 0;
   int64_t size = 1;
   for (const Dim& d : shape) {
-    if (!d.is_constant()) return -1;
-    if (d.hint() == 0) return 0;
     if (d.hint() > kKnownLimit || (size *= d.hint()) > kKnownLimit) return -1;
   }
   return size;

@@ -165,6 +165,13 @@ TEST(KnownValues, SliceBoundsBeyondTheEndDoNotEnterArithmetic) {
   EXPECT_EQ(slice(10, -10, -2).hint(), 3);
 }
 
+TEST(KnownValues, EmptyTensorsKeepTheirSymbols) {
+  Lowering l;
+  const Dim n = l.extent(9);
+  const TracedPtr empty = l.run("ConstantOfShape", {l.run("Shape", {l.input(DType::f32, {0, n})})});
+  EXPECT_TRUE(provably_eq(l.build().shape(l.materialise(*empty))[1], n));
+}
+
 TEST(KnownValues, PositionsOfAMaskOfOnesAreCounted) {
   Lowering l;
   const Dim n = l.extent(400);
