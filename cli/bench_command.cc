@@ -63,7 +63,8 @@ void bench(const BenchOptions& options) {
   compile.threads = options.engine.threads;
   compile.passes = !options.engine.no_passes;
   const CompiledModel run = model.compile(compile);
-  const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : model.metadata_integer("vocab_size", 100);
+  const int64_t vocabulary =
+      options.vocabulary > 0 ? options.vocabulary : std::max<int64_t>(1, model.metadata_integer("vocab_size", 100));
   const TensorMap inputs = options.data_set.empty()
                                ? generated_inputs(model, parse_extents(options.extents), vocabulary)
                                : read_data_set(model, options.data_set);
@@ -119,9 +120,11 @@ void add_bench(CLI::App& app) {
   command->add_option("--from-case", options->data_set, "a test_data_set_N folder to take the inputs from");
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--vocab", options->vocabulary,
-                      "ids are drawn below this (default: the model's vocab_size, else 100)");
+      ->check(CLI::Range(0.001, 86400.0));
+  command
+      ->add_option("--vocab", options->vocabulary,
+                   "ids are drawn below this (default: the model's vocab_size, else 100)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command->add_flag("--json", options->as_json, "one JSON object on one line");
   options->engine.add_to(*command);
   command->callback([options] { bench(*options); });

@@ -1,6 +1,7 @@
 // `transmuter export --stablehlo` and `transmuter ops`.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -34,10 +35,12 @@ void export_model(const ExportOptions& options) {
     return;
   }
   std::ofstream file(options.output, std::ios::binary);
+  if (!file) throw Error(ErrorCode::io, "cannot write " + options.output);
   file << text;
   file.close();
   if (!file) {
-    std::remove(options.output.c_str());
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(options.output, ignored)) std::filesystem::remove(options.output, ignored);
     throw Error(ErrorCode::io, "cannot write " + options.output);
   }
 }

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 namespace transmuter::cli {
 
@@ -24,6 +26,20 @@ void flatten(const json& node, size_t depth, Shape& shape, std::vector<json>& le
   for (const json& item : node) flatten(item, depth + 1, shape, leaves);
 }
 
+// What a message quotes of a text that may be long.
+std::string excerpt(const std::string& text) { return text.size() <= 80 ? text : text.substr(0, 77) + "..."; }
+
+// Does an integral dtype hold this number?
+bool holds(DType dtype, const json& number) {
+  if (dtype == DType::boolean) return true;
+  const int bits = bit_width(dtype);
+  if (number.is_number_unsigned()) {
+    const int value_bits = is_signed_integer(dtype) ? bits - 1 : bits;
+    return value_bits == 64 || number.get<uint64_t>() >> value_bits == 0;
+  }
+  return is_signed_integer(dtype) && number.get<int64_t>() >= -(int64_t{1} << (bits - 2)) * 2;
+}
+
 Tensor tensor_of(const json& node, DType dtype) {
   Shape shape;
   std::vector<json> leaves;
@@ -43,14 +59,20 @@ Tensor tensor_of(const json& node, DType dtype) {
     if (leaf.is_boolean()) {
       integers.push_back(leaf.get<bool>());
       reals.push_back(leaf.get<bool>());
-    } else if (leaf.is_number() && (!integral || leaf.is_number_integer())) {
+    } else if (leaf.is_number() && (!integral || (leaf.is_number_integer() && holds(dtype, leaf)))) {
       integers.push_back(leaf.is_number_integer() ? leaf.get<int64_t>() : 0);
       reals.push_back(leaf.get<double>());
     } else {
-      refuse("expected " + std::string(name(dtype)) + " values, got " + leaf.dump());
+      refuse("expected " + std::string(name(dtype)) + " values, got " + excerpt(leaf.dump()));
     }
   }
   return integral ? Tensor(integers, shape).cast(dtype) : Tensor(reals, shape).cast(dtype);
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
 }
 
 uint64_t fnv1a64(const std::string& text) {
@@ -74,7 +96,7 @@ int64_t extent_of(const ValueSpec::Dim& dim, const std::map<std::string, int64_t
     size_t end = dim.symbol.find(" + ", begin);
     if (end == std::string::npos) end = dim.symbol.size();
     const std::string term = dim.symbol.substr(begin, end - begin);
-    if (!term.empty() && term.find_first_not_of("0123456789") == std::string::npos) {
+    if (!term.empty() && term.size() <= 12 && term.find_first_not_of("0123456789") == std::string::npos) {
       sum += std::stoll(term);
     } else {
       const auto found = extents.find(term);
@@ -137,8 +159,9 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
   for (const std::string& assignment : assignments) {
     const size_t at = assignment.find('=');
     if (at == std::string::npos || at == 0)
-      refuse("-i wants NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, got " + assignment);
+      refuse("-i wants NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, got " + excerpt(assignment));
     const std::string name = assignment.substr(0, at), value = assignment.substr(at + 1);
+    if (inputs.contains(name)) refuse("input " + name + " is given twice");
     const ValueSpec* spec = nullptr;
     for (const ValueSpec& s : model.inputs()) spec = s.name == name ? &s : spec;
     if (value.ends_with(".npy") || value.ends_with(".pb")) {
@@ -151,8 +174,7 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
       refuse("there is no input " + name + "; the model has " + all);
     }
     const json parsed = json::parse(value, nullptr, false);
-    if (parsed.is_discarded())
-      refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + value.substr(0, 80));
+    if (parsed.is_discarded()) refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + excerpt(value));
     try {
       inputs[name] = tensor_of(parsed, spec->dtype);
     } catch (Error& error) {
@@ -180,6 +202,7 @@ const ValueSpec* spec_for(const std::vector<ValueSpec>& specs, const std::string
 }
 
 TensorMap read_data_set(const Model& model, const std::string& folder) {
+  if (!fs::is_directory(folder)) throw Error(ErrorCode::not_found, "there is no folder " + folder);
   TensorMap inputs;
   const std::vector<std::string> files = numbered_files(folder, "input");
   for (size_t i = 0; i < files.size(); ++i) {
@@ -203,7 +226,13 @@ TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> ex
       refuse("input " + spec.name + " cannot be generated; give one with -i");
     Shape shape;
     for (const ValueSpec::Dim& d : spec.shape) shape.push_back(extent_of(d, extents, spec.name));
-    inputs[spec.name] = generated(spec, shape, extents["past_sequence_length"], vocabulary);
+    try {
+      inputs[spec.name] = generated(spec, shape, extents["past_sequence_length"], vocabulary);
+    } catch (const std::bad_alloc&) {
+      refuse("input " + spec.name + ": no memory for the extents " + shape_text(shape));
+    } catch (const std::length_error&) {
+      refuse("input " + spec.name + ": no memory for the extents " + shape_text(shape));
+    }
   }
   return inputs;
 }

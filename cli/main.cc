@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 
 #include "commands.h"
@@ -11,7 +12,7 @@ void EngineOptions::add_to(CLI::App& command) {
   command.add_option("--backend", backend, "cpu, reference")->capture_default_str();
   command.add_option("--threads", threads, "threads to use; 0: one per core")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1024));
   command.add_flag("--no-passes", no_passes, "leave programs as traced");
 }
 
@@ -36,6 +37,9 @@ int main(int argc, char** argv) {
     return failed.exit_code;
   } catch (const Error& error) {
     std::fprintf(stderr, "transmuter: %s\n", error.what());
+    return 1;
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "transmuter: cannot read %s: %s\n", error.path1().c_str(), error.code().message().c_str());
     return 1;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "transmuter: out of memory\n");

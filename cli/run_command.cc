@@ -65,18 +65,20 @@ void print_value(const std::string& label, const Value& value) {
     print_value("  " + label + "[" + std::to_string(i) + "]", value.items[i]);
 }
 
-// '/' in names becomes '_'. Everything is written beside the folder first, so that a failure leaves nothing behind.
+// '/' in names becomes '_'. A failure leaves no new file behind.
 void write_outputs(const TensorMap& outputs, const std::string& folder) {
   const fs::path target(folder);
-  const bool existed = fs::exists(target);
-  if (existed && !fs::is_directory(target)) throw Error(ErrorCode::io, folder + " is not a folder");
-  std::vector<fs::path> written;
   std::error_code ignored;
+  const bool existed = fs::exists(target, ignored);
+  if (existed && !fs::is_directory(target)) throw Error(ErrorCode::io, folder + " is not a folder");
+  for (const auto& [name, value] : outputs) {
+    if (!value.is_tensor())
+      throw Error(ErrorCode::unsupported, "output " + name + " is not a tensor; .npy holds tensors only");
+  }
+  std::vector<fs::path> written;
   try {
     fs::create_directories(target);
     for (const auto& [name, value] : outputs) {
-      if (!value.is_tensor())
-        throw Error(ErrorCode::unsupported, "output " + name + " is not a tensor; .npy holds tensors only");
       std::string file = name;
       std::replace(file.begin(), file.end(), '/', '_');
       written.push_back(target / (file + ".npy"));

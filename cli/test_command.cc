@@ -51,7 +51,7 @@ json read_meta(const fs::path& folder) {
       text.replace(at, word.size(), "0");
   }
   json meta = json::parse(text, nullptr, false);
-  if (meta.is_discarded()) throw Error(ErrorCode::invalid_input, "meta.json is not JSON");
+  if (!meta.is_object()) throw Error(ErrorCode::invalid_input, "meta.json is not a JSON object");
   return meta;
 }
 
@@ -192,6 +192,10 @@ std::vector<fs::path> find_cases(const TestOptions& options) {
     if (!fs::is_directory(folder)) throw Error(ErrorCode::not_found, "no folder " + folder);
     add(add, folder, 3);
   }
+  if (cases.empty()) {
+    throw Error(ErrorCode::not_found, "no case in " + options.folders[0] + (options.folders.size() > 1 ? " ..." : "") +
+                                          (options.filter.empty() ? "" : " has " + options.filter + " in its name"));
+  }
   return cases;
 }
 
@@ -276,9 +280,10 @@ void run_tests(const TestOptions& options) {
       std::printf("FAIL %s: %s\n", name.c_str(), o.reason.c_str());
     }
   }
-  if (!options.report.empty()) std::ofstream(options.report) << report.dump(1) << "\n";
+  if (!options.report.empty() && !(std::ofstream(options.report) << report.dump(1) << std::endl))
+    throw Error(ErrorCode::io, "cannot write " + options.report);
   std::printf("%zu passed, %zu failed, %zu skipped\n", passed, failed, skipped);
-  if (failed > 0 || cases.empty()) throw Failed{};
+  if (failed > 0) throw Failed{};
 }
 
 }  // namespace
