@@ -1,5 +1,7 @@
 #include "runtime/compiled_model.h"
 
+#include <new>
+
 #include "base/strings.h"
 #include "ir/print.h"
 #include "runtime/trace.h"
@@ -84,11 +86,23 @@ void Model::Impl::locate(Error& error) const {
   if (!model.path.empty()) error.in("file " + model.path);
 }
 
+namespace {
+
+Error out_of_memory(const Model::Impl& model) {
+  Error error(ErrorCode::out_of_memory, "there is not enough memory for this run");
+  model.locate(error);
+  return error;
+}
+
+}  // namespace
+
 TensorMap CompiledModel::operator()(const TensorMap& inputs) const try {
   return impl_->model->by_name(impl_->runner->run(impl_->model->by_position(inputs)));
 } catch (Error& error) {
   impl_->model->locate(error);
   throw;
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_->model);
 }
 
 void CompiledModel::trace(const TensorMap& inputs) const try {
@@ -96,6 +110,8 @@ void CompiledModel::trace(const TensorMap& inputs) const try {
 } catch (Error& error) {
   impl_->model->locate(error);
   throw;
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_->model);
 }
 
 RunStats CompiledModel::stats() const { return impl_->runner->stats(); }

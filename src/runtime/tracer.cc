@@ -238,7 +238,7 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
 bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<TracedPtr>& inputs) {
   ops::OpContext context(*this, node, inputs);
   try {
-    build_->set_location(node.label);
+    build_->set_location(where(node));
     trace_->scope->set_origin(where(node));
     op.lower(context);
   } catch (const ops::GraphBreak& need) {

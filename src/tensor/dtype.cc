@@ -59,7 +59,8 @@ bool is_packed(DType dtype) { return row(dtype).bits > 0 && row(dtype).bits < 8;
 size_t byte_size(DType dtype, int64_t count) {
   const int64_t bits = bit_width(dtype);
   int64_t total = 0;
-  if (count < 0 || __builtin_mul_overflow(count, bits, &total) || __builtin_add_overflow(total, 7, &total))
+  if (count < 0) throw Error(ErrorCode::invalid_input, str("a tensor cannot have ", count, " elements"));
+  if (__builtin_mul_overflow(count, bits, &total) || __builtin_add_overflow(total, 7, &total))
     throw Error(ErrorCode::invalid_input, str(count, " elements of ", name(dtype), " are more than can be addressed"));
   return static_cast<size_t>(total / 8);
 }
