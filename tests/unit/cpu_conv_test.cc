@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <new>
 #include <random>
 #include <string>
@@ -198,6 +199,28 @@ TEST(CpuPool, CeilModeCountsThePaddedImageOnly) {
   EXPECT_FLOAT_EQ(y[0], 1);
   EXPECT_FLOAT_EQ(y[1], 3);
   EXPECT_FLOAT_EQ(y[2], 4.5f);
+}
+
+TEST(CpuPool, MaximaKeepNan) {
+  constexpr int64_t kWidth = 40;
+  on_every_target([] {
+    for (int64_t at = 0; at < kWidth; ++at) {
+      auto x = random_floats(kWidth, 1);
+      x[static_cast<size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
+      ThreadPool pool(1);
+      float most = 0;
+      pool_global(1, kWidth, true, x.data(), &most, pool);
+      EXPECT_TRUE(std::isnan(most)) << at;
+      PoolArgs p;
+      p.windows.in[2] = kWidth, p.windows.kernel[2] = 3, p.windows.pad[2] = 1, p.windows.out[2] = kWidth;
+      std::vector<float> y(kWidth);
+      p.x = x.data(), p.y = y.data();
+      AlignedBytes scratch(pool_scratch_bytes(p, 1));
+      pool_windows(p, scratch.data, pool);
+      for (int64_t i = 0; i < kWidth; ++i)
+        EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), std::abs(i - at) <= 1) << at;
+    }
+  });
 }
 
 TEST(CpuPool, Global) {

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels/conv_ops.h"
+#include "backends/cpu/kernels/math-inl.h"
 #include "backends/cpu/kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,6 +23,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using VF = hn::Vec<F32>;
 inline constexpr int64_t kLanes = HWY_LANES(float);
+
+// max_nan, cheaper where max returns its second operand when either is NaN, as on x86.
+template <class D, class V>
+HWY_INLINE V join_max(D d, V total, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  (void)d;
+  return hn::IfThenElse(hn::Eq(x, x), hn::Max(x, total), x);
+#else
+  return max_nan(d, total, x);
+#endif
+}
 
 enum class Kind { weighted, sum, max };
 
@@ -45,7 +57,7 @@ HWY_INLINE void taps_block(const float* HWY_RESTRICT in, const int64_t* HWY_REST
       } else if constexpr (kKind == Kind::sum) {
         result[v] = hn::Add(result[v], x);
       } else {
-        result[v] = hn::Max(result[v], x);
+        result[v] = join_max(d, result[v], x);
       }
     }
   }
@@ -258,7 +270,7 @@ inline float sum(const float* in, int64_t n) {
 }
 inline float maximum(const float* in, int64_t n) {
   return reduce(in, n, hn::Set(F32(), -std::numeric_limits<float>::infinity()),
-                [](auto x, auto y) HWY_ATTR { return hn::Max(x, y); });
+                [](auto x, auto y) HWY_ATTR { return join_max(hn::DFromV<decltype(x)>(), x, y); });
 }
 
 }  // namespace convolution
