@@ -62,6 +62,7 @@ void bench(const BenchOptions& options) {
   compile.backend = options.engine.backend;
   compile.threads = options.engine.threads;
   compile.passes = !options.engine.no_passes;
+  compile.compute_type = options.engine.compute_type;
   const CompiledModel run = model.compile(compile);
   const int64_t vocabulary =
       options.vocabulary > 0 ? options.vocabulary : std::max<int64_t>(1, model.metadata_integer("vocab_size", 100));

@@ -19,6 +19,7 @@ struct EngineOptions {
   std::string backend = "cpu";
   int threads = 0;
   bool no_passes = false;
+  std::string compute_type = "f32";
   void add_to(CLI::App& command);
 };
 

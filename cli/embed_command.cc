@@ -71,6 +71,7 @@ void embed(const EmbedCommand& command) {
   options.compile.backend = command.engine.backend;
   options.compile.threads = command.engine.threads;
   options.compile.passes = !command.engine.no_passes;
+  options.compile.compute_type = command.engine.compute_type;
   options.max_length = command.max_length;
   const Tensor vectors = TextEmbedder::load(command.folder, options)(texts);
   const Tensor cosines = cosine_similarities(vectors);

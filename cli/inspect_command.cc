@@ -100,6 +100,7 @@ void inspect(const InspectOptions& options) {
   compile.backend = options.engine.backend;
   compile.threads = options.engine.threads;
   compile.passes = !options.engine.no_passes;
+  compile.compute_type = options.engine.compute_type;
   const CompiledModel run = model.compile(compile);
   run(inputs);
   std::printf("%s", run.trace_text().c_str());

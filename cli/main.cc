@@ -14,6 +14,9 @@ void EngineOptions::add_to(CLI::App& command) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   command.add_flag("--no-passes", no_passes, "leave programs as traced");
+  command.add_option("--compute-type", compute_type, "f32: halves compute in f32; native: as the model says")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "native"}));
 }
 
 }  // namespace transmuter::cli

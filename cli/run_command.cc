@@ -102,6 +102,7 @@ void run_model(const RunOptions& options) {
   compile.backend = options.engine.backend;
   compile.threads = options.engine.threads;
   compile.passes = !options.engine.no_passes;
+  compile.compute_type = options.engine.compute_type;
   const TensorMap outputs = options.eager ? model.run(inputs, options.engine.backend) : model.compile(compile)(inputs);
   if (!options.output.empty()) return write_outputs(outputs, options.output);
   for (const ValueSpec& spec : model.outputs()) print_value(spec.name, outputs.at(spec.name));

@@ -140,6 +140,7 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
     compile.backend = options.engine.backend;
     compile.threads = options.engine.threads;
     compile.passes = !options.engine.no_passes;
+    compile.compute_type = options.engine.compute_type;
     run = model.compile(compile);
     outcome.reason = run_sets(model, *run, folder, meta);
     outcome.passed = outcome.reason.empty();

@@ -4,13 +4,14 @@
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
 #include "ir/passes/split_weights.h"
+#include "ir/passes/widen_halves.h"
 #include "ir/primitive.h"
 
 namespace transmuter::runtime {
 
 std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
                                             std::map<std::string, int64_t>* composites) const {
-  ir::Program ready = program;
+  ir::Program ready = widen ? ir::widen_halves(program) : program;
   if (passes) {
     ready = ir::run_passes(ready, ir::standard_passes());
     ready = ir::run_passes(ready, ir::raising_passes());

@@ -13,6 +13,7 @@ struct Engine {
   std::shared_ptr<Backend> backend;
   BackendOptions options;
   bool passes = true;      // optimisations before the backend sees a program
+  bool widen = false;      // halves compute in f32 (widen_halves.h)
   bool trainable = false;  // weights may change: nothing reads their values while tracing
   int cache_size = 8;      // traces kept for each graph
   bool describe = false;   // traces note the values that they knew

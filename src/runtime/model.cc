@@ -149,6 +149,11 @@ CompiledModel Model::compile(const CompileOptions& options) const {
   engine->options.verbose = options.verbose;
   engine->options.weights = std::make_shared<WeightStore>();
   engine->passes = options.passes;
+  if (options.compute_type != "f32" && options.compute_type != "native") {
+    throw Error(ErrorCode::invalid_input,
+                str("compute_type ", options.compute_type, " is neither f32 nor native"));
+  }
+  engine->widen = options.compute_type == "f32";
   engine->trainable = impl_->options.trainable;
   engine->cache_size = options.cache_size;
   engine->describe = options.verbose;
