@@ -118,7 +118,8 @@ class Widener {
     if (moves(p) && is_stored_half(op.operands[0])) return copier_.copy(op);
     std::vector<Value> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      const bool takes_stored = (p == &prim::dot_general && i == 1) || (p == &composite::quantized_dot && i >= 2) ||
+      const bool takes_stored = ((p == &prim::dot_general || p == &prim::convolution) && i == 1) ||
+                                (p == &composite::quantized_dot && i >= 2) ||
                                 (p == &composite::dequantize_linear && i == 1);
       operands.push_back(takes_stored ? copier_[op.operands[i]] : wide(copier_[op.operands[i]]));
     }

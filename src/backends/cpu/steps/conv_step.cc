@@ -29,6 +29,16 @@ class ConvStep : public Step {
  public:
   ConvStep(const ir::Op& op, FusedEpilogue epilogue, const Tensor* weight, WeightStore& store, ThreadPool& pool)
       : op_(op), e_(epilogue), weight_(weight), store_(store), pool_(pool) {
+    if (weight_ && weight_->dtype() != DType::f32) {
+      const auto widen = [&] {
+        auto wide = std::make_shared<const Tensor>(weight_->aligned().cast(DType::f32));
+        release_pages(weight_->bytes(), weight_->nbytes());
+        return wide;
+      };
+      wide_ = store.get<Tensor>(str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()),
+                                widen);
+      weight_ = wide_.get();
+    }
     reads = op.operands;
     if (e_.bias) reads.push_back(e_.bias);
     if (e_.residual) reads.push_back(e_.residual);
@@ -36,7 +46,7 @@ class ConvStep : public Step {
   }
 
   void bind(Binder& bind) const override {
-    bind.dense(op_.operands[1]);
+    if (!wide_) bind.dense(op_.operands[1]);
     if (e_.bias) bind.dense(e_.bias);
     if (!planes_dense(bind.view(op_.operands[0]))) bind.dense(op_.operands[0]);
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
@@ -65,10 +75,10 @@ class ConvStep : public Step {
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_scratch_bytes(args, bind.threads())));
     const double flops =
         2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * args.windows.taps());
-    bind.launch(packed ? "conv-packed" : "conv", flops, [=](const RunContext& run) {
+    bind.launch(packed ? "conv-packed" : "conv", flops, [=, wide = wide_](const RunContext& run) {
       ConvArgs a = args;
       a.x = run.at(x);
-      a.filters = run.at(filters);
+      a.filters = wide ? wide->data<float>() : run.at(filters);
       if (packed) a.packed_filters = packed->bytes;
       a.y = run.at(y);
       if (bias.buffer >= 0) a.epilogue.row_bias = run.at(bias);
@@ -139,7 +149,8 @@ class ConvStep : public Step {
 
   const ir::Op& op_;
   FusedEpilogue e_;
-  const Tensor* weight_;
+  const Tensor* weight_;                // constant filters
+  std::shared_ptr<const Tensor> wide_;  // they, where they are stored in a half type
   WeightStore& store_;
   ThreadPool& pool_;
 };
@@ -151,7 +162,8 @@ bool plan_convolution_fused(Planner& planner, const ir::Op& op) {
   const ir::Type& x = planner.type(op.operands[0]);
   const ir::Type& filters = planner.type(op.operands[1]);
   std::string reason;
-  if (x.dtype != DType::f32 || filters.dtype != DType::f32 || c.dtype != DType::f32) reason = "computes f32";
+  const bool half = (filters.dtype == DType::f16 || filters.dtype == DType::bf16) && planner.constant(op.operands[1]);
+  if (x.dtype != DType::f32 || (filters.dtype != DType::f32 && !half) || c.dtype != DType::f32) reason = "computes f32";
   if (x.rank() > 5 || x.rank() < 3) reason = "one to three spatial axes";
   if (c.batch_groups != 1) reason = "batch groups";
   if (!reason.empty()) {
