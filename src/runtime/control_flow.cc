@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/memory.h"
 #include "base/strings.h"
 #include "runtime/rows.h"
 #include "transmuter/error.h"
@@ -20,6 +21,22 @@ using Rows = std::vector<std::vector<Value>>;
 void append(Rows& rows, std::vector<Value>& out, size_t first) {
   check(out.size() >= first + rows.size(), "the body gives ", out.size(), " outputs");
   for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(std::move(out[first + k]));
+}
+
+size_t bytes_of(const Value& value) {
+  size_t bytes = value.is_tensor() && value.tensor.dtype() != DType::string ? value.tensor.nbytes() : 0;
+  for (const Value& item : value.items) bytes += bytes_of(item);
+  return bytes;
+}
+
+// A state that grows by a factor each trip is stopped while the machine can still breathe: a trip needs the old state,
+// the new one and what lies between.
+void check_growth(const std::vector<Value>& state, int64_t trip) {
+  size_t bytes = 0;
+  for (const Value& value : state) bytes += bytes_of(value);
+  if (memory_is_there(8 * bytes)) return;
+  throw Error(ErrorCode::out_of_memory, str("Loop: after trip ", trip, " the carried values take ", bytes >> 20,
+                                            " MB, more than the free memory allows to go on with"));
 }
 
 std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph& graph, const Body& body) {
@@ -44,6 +61,7 @@ std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph&
     go_on = truth(out.at(0), "Loop: the condition");
     append(rows, out, 1 + state.size());
     for (size_t k = 0; k < state.size(); ++k) state[k] = std::move(out[1 + k]);
+    if (go_on && i + 1 < trips) check_growth(state, i);
   }
   const size_t first = 1 + state.size();
   for (size_t k = 0; k < rows.size(); ++k) state.emplace_back(stack(rows[k], graph.outputs[first + k], 0));
@@ -147,7 +165,8 @@ std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Va
     int64_t trips = longest;
     if (inputs[0].kind != Value::Kind::none) {
       const Tensor lengths = inputs[0].tensor.aligned().cast(DType::i64);
-      if (lengths.size() != batch) throw Error(ErrorCode::invalid_input, "Scan: one sequence length an element is needed");
+      if (lengths.size() != batch)
+        throw Error(ErrorCode::invalid_input, "Scan: one sequence length an element is needed");
       trips = lengths.data<int64_t>()[b];
       if (trips < 0 || trips > longest)
         throw Error(ErrorCode::invalid_input, str("Scan: a sequence length is ", trips, " of at most ", longest));
