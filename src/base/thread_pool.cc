@@ -78,15 +78,23 @@ bool spin_until(const Ready& ready) {
 
 }  // namespace
 
-// Ranges of the region in progress are claimed one at a time from `ticket`: the region's number in the high half, the
-// next range in the low half. A thread that holds a claimed range keeps the region alive, so what describes the region
-// is read only after a claim. A worker that wakes late finds another number or no range left and touches nothing: the
-// caller never waits for threads, only for ranges, and does them all itself when no other core is free.
+// The ranges of a region in progress are dealt out beforehand, a run of neighbours to each thread, so that a thread
+// finds in its caches what it wrote in the region before. Each claims its own from the front; who has none left takes
+// from the back of another's. A thread that holds a claimed range keeps the region alive, so what describes the region
+// is read only after a claim. A worker that wakes late finds nothing to claim and touches nothing: the caller never
+// waits for threads, only for ranges, and does them all itself when no other core is free.
 struct ThreadPool::Impl {
-  std::atomic<uint64_t> ticket{0};
-  std::atomic<uint32_t> count{0};     // ranges of the region; written before the ticket
-  std::atomic<uint32_t> finished{0};  // ranges done
-  std::atomic<uint32_t> wake{0};      // grows with every region: what sleeping workers wait on
+  // Next range in the high half, the end in the low half. A claim exchanges the whole; that it succeeds says that the
+  // range belongs to the region in progress, whichever that is by then.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> ranges{0};
+  };
+  static uint32_t first(uint64_t r) { return static_cast<uint32_t>(r >> 32); }
+  static uint32_t end(uint64_t r) { return static_cast<uint32_t>(r); }
+
+  std::vector<Share> shares;                      // by thread; 0 is the caller
+  alignas(64) std::atomic<uint32_t> finished{0};  // ranges done
+  alignas(64) std::atomic<uint32_t> wake{0};      // grows with every region: what sleeping workers wait on
   std::atomic<int> sleeping{0};
   std::atomic<bool> stop{false};
   std::mutex region;  // held by the caller whose region it is
@@ -97,32 +105,46 @@ struct ThreadPool::Impl {
 
   std::vector<std::thread> workers;
 
-  static uint32_t number(uint64_t t) { return static_cast<uint32_t>(t >> 32); }
-  static uint32_t index(uint64_t t) { return static_cast<uint32_t>(t); }
-
   bool has_work() const {
-    return index(ticket.load(std::memory_order_acquire)) < count.load(std::memory_order_relaxed);
+    for (const Share& share : shares) {
+      const uint64_t r = share.ranges.load(std::memory_order_acquire);
+      if (first(r) < end(r)) return true;
+    }
+    return false;
+  }
+
+  // Claims one range of a share and does it; false when there is none.
+  bool claim(Share& share, bool own) {
+    uint64_t seen = share.ranges.load(std::memory_order_acquire);
+    while (first(seen) < end(seen)) {
+      const uint64_t left = own ? seen + (uint64_t{1} << 32) : seen - 1;
+      if (!share.ranges.compare_exchange_weak(seen, left, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      const int64_t begin = static_cast<int64_t>(own ? first(seen) : end(seen) - 1) * grain;
+      call(context, begin, begin + grain < n ? begin + grain : n);
+      finished.fetch_add(1, std::memory_order_acq_rel);
+      return true;
+    }
+    return false;
   }
 
   // Does ranges of the region in progress until none is left to claim.
-  void help() {
+  void help(size_t thread) {
     inside_region = true;
-    uint64_t seen = ticket.load(std::memory_order_acquire);
-    while (index(seen) < count.load(std::memory_order_acquire)) {
-      if (!ticket.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      const int64_t begin = static_cast<int64_t>(index(seen)) * grain;
-      call(context, begin, begin + grain < n ? begin + grain : n);
-      finished.fetch_add(1, std::memory_order_acq_rel);
-      seen = ticket.load(std::memory_order_acquire);
+    while (claim(shares[thread], true)) {
+    }
+    for (size_t i = 1; i < shares.size(); ++i) {
+      while (claim(shares[(thread + i) % shares.size()], false)) {
+      }
     }
     inside_region = false;
   }
 
-  void work() {
+  void work(size_t thread) {
     for (;;) {
       const uint32_t before = wake.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
-      help();
+      help(thread);
       if (spin_until([&] { return has_work() || stop.load(std::memory_order_relaxed); })) continue;
       sleeping.fetch_add(1, std::memory_order_seq_cst);
       if (wake.load(std::memory_order_seq_cst) == before && !stop.load()) wake.wait(before);
@@ -138,8 +160,11 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   threads_ = threads > 0 ? threads : usable_cores();
+  impl_->shares = std::vector<Impl::Share>(static_cast<size_t>(threads_));
   try {
-    for (int i = 1; i < threads_; ++i) impl_->workers.emplace_back([impl = impl_.get()] { impl->work(); });
+    for (int i = 1; i < threads_; ++i) {
+      impl_->workers.emplace_back([impl = impl_.get(), i] { impl->work(static_cast<size_t>(i)); });
+    }
   } catch (const std::system_error&) {
     threads_ = static_cast<int>(impl_->workers.size()) + 1;  // the system gives no more
   }
@@ -161,18 +186,18 @@ void ThreadPool::run(int64_t n, int64_t grain, void (*call)(void*, int64_t, int6
     return;
   }
   Impl& pool = *impl_;
-  // With every range of the last region done and the ticket exhausted, no worker reads any of this.
+  // With every range of the last region done and every share empty, no worker reads any of this.
   pool.call = call;
   pool.context = context;
   pool.n = n;
   pool.grain = grain;
   pool.finished.store(0, std::memory_order_relaxed);
-  const uint32_t next = Impl::number(pool.ticket.load(std::memory_order_relaxed)) + 1;
-  pool.count.store(0, std::memory_order_release);
-  pool.ticket.store(uint64_t{next} << 32, std::memory_order_release);
-  pool.count.store(static_cast<uint32_t>(ranges), std::memory_order_release);
+  const uint64_t count = static_cast<uint64_t>(ranges), threads = pool.shares.size();
+  for (uint64_t t = 0; t < threads; ++t) {
+    pool.shares[t].ranges.store((count * t / threads) << 32 | count * (t + 1) / threads, std::memory_order_release);
+  }
   pool.announce();
-  pool.help();
+  pool.help(0);
   auto done = [&] { return pool.finished.load(std::memory_order_acquire) == static_cast<uint32_t>(ranges); };
   while (!spin_until(done)) std::this_thread::yield();
 }
