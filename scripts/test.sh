@@ -101,7 +101,10 @@ if [ $mode != fast ]; then
     [ -d "$cases/$suite" ] && reports+=("$build/test-logs/$suite.json")
     conformance "$suite on cpu" "$suite" --backend cpu --report "$build/test-logs/$suite.json"
   done
-  if [ ${#reports[@]} -gt 0 ]; then check "raised composites" "$python" tests/check_raised.py "${reports[@]}"; fi
+  if [ ${#reports[@]} -gt 0 ]; then
+    check "raised composites" "$python" tests/check_raised.py "${reports[@]}"
+    check "traces" "$python" tests/check_traces.py "${reports[@]}"
+  fi
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
     for backend in cpu reference; do

@@ -220,9 +220,7 @@ bool Bindings::guards_hold() {
 
 std::string Bindings::explain_fact(const Fact& fact) {
   const ShapeScope::Impl& impl = scope_->impl();
-  const bool is_truth = impl.table.nodes[fact.truth].range.low >= 0 && impl.table.nodes[fact.truth].range.high <= 1;
-  std::string text = str(fact.what, ": ", fact.expected == 0 && is_truth ? "not " : "", impl.text(fact.truth));
-  if (!is_truth) text += str(" == ", fact.expected);
+  std::string text = str(fact.what, ": ", scope_->text(fact));
   text += " fails with";
   const char* separator = " ";
   for (const int32_t s : scope_->symbols_of(fact.truth)) {

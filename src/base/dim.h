@@ -232,6 +232,8 @@ class ShapeScope {
   Impl& impl() { return *impl_; }
   const Impl& impl() const { return *impl_; }
   uint32_t tag() const;
+  // As it was recorded: "not batch == 1".
+  std::string text(const Fact& fact) const;
 
  private:
   ShapeScope();

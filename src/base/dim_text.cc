@@ -126,4 +126,12 @@ class Printer {
 
 std::string ShapeScope::Impl::text(ExprId id) const { return Printer(*this).text(id, 0); }
 
+std::string ShapeScope::text(const Fact& fact) const {
+  const Interval range = impl_->table.nodes[fact.truth].range;
+  const bool is_truth = range.low >= 0 && range.high <= 1 && impl_->table.nodes[fact.truth].kind != Kind::symbol;
+  const std::string truth = impl_->text(fact.truth);
+  if (!is_truth) return str(truth, " == ", fact.expected);
+  return fact.expected ? truth : "not " + truth;
+}
+
 }  // namespace transmuter

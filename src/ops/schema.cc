@@ -131,7 +131,7 @@ void check_outputs(const onnx::Node& node, std::string_view range) {
     refuse(node, "has at most ", range, " outputs, the node names ", node.outputs.size());
 }
 
-void check_attributes(const onnx::Node& node, std::string_view list, int64_t since) {
+void check_attributes(const onnx::Node& node, std::string_view list) {
   std::vector<bool> known(node.attributes.size(), false);
   while (!list.empty()) {
     std::string_view rest = next(list, ' ');
@@ -146,8 +146,7 @@ void check_attributes(const onnx::Node& node, std::string_view list, int64_t sin
     if (!found && rest.ends_with('!')) refuse(node, "attribute ", attribute, " is required");
   }
   for (size_t i = 0; i < known.size(); ++i) {
-    if (!known[i])
-      refuse(node, "there is no attribute ", node.attributes[i].name, " in version ", since, " of the operator");
+    if (!known[i]) refuse(node, "has no attribute ", node.attributes[i].name, " in opset ", node.version);
   }
 }
 
@@ -175,7 +174,7 @@ void check_schema(const onnx::Node& node) {
   std::string_view arity = next(chosen, ' ');
   check_inputs(node, next(arity, '/'));
   check_outputs(node, arity);
-  check_attributes(node, chosen, since);
+  check_attributes(node, chosen);
 }
 
 }  // namespace transmuter::ops

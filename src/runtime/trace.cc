@@ -98,8 +98,7 @@ std::string source_text(const Trace& trace, const Symbol& symbol) {
 }
 
 std::string fact_text(const Trace& trace, const Fact& fact) {
-  const std::string truth = to_string(Dim(fact.expected, fact.truth, trace.scope->tag()));
-  return str(truth, " = ", fact.expected, "  (", fact.what, ")");
+  return str(trace.scope->text(fact), "  (", fact.what, ")");
 }
 
 std::string segment_text(const Trace& trace, const Segment& segment, size_t number) {

@@ -75,6 +75,7 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   in_use_.clear();
   actual_.clear();
   settled_.clear();
+  region_ = nullptr;
   trace_ = std::make_unique<Trace>();
   trace_->scope = ShapeScope::create();
   const ShapeScope::Enter enter(trace_->scope);
@@ -175,6 +176,10 @@ void Tracer::define(const std::string& name, TracedPtr traced) {
   if (!name.empty()) frames_.back()->values[name] = std::move(traced);
 }
 
+TracedPtr Tracer::initializer(const std::string& name, const Tensor& tensor) const {
+  return constant_traced(tensor, name, options_.engine->trainable && !is_integer(tensor.dtype()));
+}
+
 TracedPtr Tracer::lookup(const std::string& name) {
   if (name.empty()) return nullptr;
   for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
@@ -182,6 +187,7 @@ TracedPtr Tracer::lookup(const std::string& name) {
     if (frame + 1 == frames_.rend()) {
       if (const auto given = given_.find(name); given != given_.end()) {
         const size_t slot = static_cast<size_t>(given->second);
+        trace_->scope->set_origin("");
         graph_inputs_[slot] = graph_input(graph_.inputs[slot], given->second, actual_[slot]);
         if (std::find(read_values_.begin(), read_values_.end(), given->second) != read_values_.end())
           make_known(*graph_inputs_[slot]);
@@ -189,10 +195,8 @@ TracedPtr Tracer::lookup(const std::string& name) {
       }
     }
     const auto& initializers = (*frame)->graph->initializers;
-    if (auto found = initializers.find(name); found != initializers.end()) {
-      const bool trainable = options_.engine->trainable && !is_integer(found->second.dtype());
-      return (*frame)->values[name] = constant_traced(found->second, name, trainable);
-    }
+    if (auto found = initializers.find(name); found != initializers.end())
+      return (*frame)->values[name] = initializer(name, found->second);
   }
   throw Error(ErrorCode::invalid_input, str("input ", name, " was not given"));
 }
@@ -214,6 +218,7 @@ void Tracer::trace_nodes() {
 void Tracer::trace_node(const onnx::Node& node) {
   std::vector<TracedPtr> inputs;
   for (const std::string& name : node.inputs) inputs.push_back(lookup(name));
+  if (driven_by_host(node) && lower_loop(node, inputs)) return;
   if (driven_by_host(node)) return run_eagerly(node, inputs, "control flow driven by the host");
   const ops::Operator* op = ops::registry().find(node.domain, node.op_type);
   if (!op) {
@@ -238,7 +243,7 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
 bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<TracedPtr>& inputs) {
   ops::OpContext context(*this, node, inputs);
   try {
-    build_->set_location(where(node));
+    build().set_location(where(node));
     trace_->scope->set_origin(where(node));
     op.lower(context);
   } catch (const ops::GraphBreak& need) {
@@ -286,7 +291,8 @@ void Tracer::take_outputs(const onnx::Node& node, std::vector<TracedPtr>& output
   }
 }
 
-std::vector<TracedPtr> Tracer::inline_graph(const onnx::Graph& graph, const std::vector<TracedPtr>& inputs) {
+std::vector<TracedPtr> Tracer::inline_graph(const onnx::Graph& graph, const std::vector<TracedPtr>& inputs,
+                                            const Named& around) {
   if (frames_.size() > kMaxDepth) throw Error(ErrorCode::unsupported, "subgraphs are nested too deeply");
   push_frame(graph);
   for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) define(graph.inputs[i].name, inputs[i]);
@@ -294,6 +300,7 @@ std::vector<TracedPtr> Tracer::inline_graph(const onnx::Graph& graph, const std:
     std::vector<std::unique_ptr<Frame>>& frames;
     ~Pop() { frames.pop_back(); }
   } pop{frames_};
+  for (const auto& [name, traced] : around) define(name, traced);
   std::vector<TracedPtr> outputs;
   trace_nodes();
   for (const onnx::ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ops/context.h"
@@ -33,13 +34,16 @@ class Tracer : public ops::TraceHost {
   std::unique_ptr<Trace> trace(const std::vector<Value>& inputs);
 
   // TraceHost
-  ir::Builder& build() override { return *build_; }
+  ir::Builder& build() override { return region_ ? *region_ : *build_; }
   ir::Value materialise(ops::Traced& traced) override;
   bool make_known(ops::Traced& traced) override;
   std::vector<ops::TracedPtr> inline_graph(const onnx::Graph& graph,
-                                           const std::vector<ops::TracedPtr>& inputs) override;
+                                           const std::vector<ops::TracedPtr>& inputs) override {
+    return inline_graph(graph, inputs, {});
+  }
 
  private:
+  using Named = std::vector<std::pair<std::string, ops::TracedPtr>>;
   struct Frame {
     const onnx::Graph* graph;
     std::unordered_map<std::string, ops::TracedPtr> values;
@@ -53,6 +57,9 @@ class Tracer : public ops::TraceHost {
     std::vector<int32_t> slots;
   };
 
+  // Thrown while a region is traced: what it holds cannot stand in a program; the host drives the loop.
+  struct NotInProgram {};
+
   // tracer.cc: nodes
   std::unique_ptr<Trace> trace_once(const std::vector<Value>& inputs);
   void push_frame(const onnx::Graph& graph);
@@ -63,8 +70,19 @@ class Tracer : public ops::TraceHost {
   void take_outputs(const onnx::Node& node, std::vector<ops::TracedPtr>& outputs);
   void define(const std::string& name, ops::TracedPtr traced);
   ops::TracedPtr lookup(const std::string& name);
+  ops::TracedPtr initializer(const std::string& name, const Tensor& tensor) const;
   ops::TracedPtr graph_input(const onnx::ValueInfo& info, int32_t slot, const Value& value);
   ops::TracedPtr from_slot(int32_t slot, const Value& value, std::string name);
+
+  // `around`: values that the graph captures, in place of those of the frames.
+  std::vector<ops::TracedPtr> inline_graph(const onnx::Graph& graph, const std::vector<ops::TracedPtr>& inputs,
+                                           const Named& around);
+
+  // tracer_loops.cc: true where the loop is in the program now
+  class Region;
+  bool lower_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
+  template <class Loop>
+  bool emit_loop(const onnx::Node& node, Loop& loop);
 
   // tracer_segments.cc: segments, slots, eager steps
   // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
@@ -88,14 +106,16 @@ class Tracer : public ops::TraceHost {
   void execute(Segment& segment);
   bool settle(Bindings& bindings);  // true when a count became known
   void refresh(ops::Traced& traced);
-  bool has_unsettled_counts() const;
+  bool has_unsettled_counts() const { return count_data_dependent() > settled_.size(); }
+  size_t count_data_dependent() const;
   void describe_known(const ops::Traced& traced);
 
   const onnx::Graph& graph_;
   TraceOptions options_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<ir::Builder> build_;
-  int32_t segment_ = 0;
+  ir::Builder* region_ = nullptr;  // of the loop that is being traced
+  int32_t segment_ = 0, newest_segment_ = 0;
   std::vector<int32_t> segment_inputs_;
   std::vector<std::unique_ptr<Frame>> frames_;
   std::unordered_map<std::string, int32_t> given_;  // graph inputs -> slot

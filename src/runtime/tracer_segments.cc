@@ -60,15 +60,16 @@ ir::Value Tracer::materialise(Traced& traced) {
   if (traced.opaque)
     throw Error(ErrorCode::unsupported, str("the value ", traced.name, " cannot enter a program"));
   traced.segment = segment_;
-  if (traced.constant && traced.constant.size() <= kMaxInlineConstant && !traced.trainable) {
-    traced.value = build_->constant(traced.constant.aligned());
+  // A region has no weights of its own.
+  if (traced.constant && (region_ || traced.constant.size() <= kMaxInlineConstant) && !traced.trainable) {
+    traced.value = build().constant(traced.constant.aligned());
   } else if (traced.constant) {
-    traced.value = build_->weight(traced.constant, traced.name, traced.trainable);
+    traced.value = build().weight(traced.constant, traced.name, traced.trainable);
   } else if (traced.slot >= 0) {
-    traced.value = build_->input(traced.type, traced.name);
+    traced.value = build().input(traced.type, traced.name);
     segment_inputs_.push_back(traced.slot);
   } else if (traced.known.fully_known()) {
-    traced.value = ops::materialise(*build_, traced.known);
+    traced.value = ops::materialise(build(), traced.known);
   } else {
     throw Error(ErrorCode::internal, str("the value ", traced.name, " was lost between segments"));
   }
@@ -83,7 +84,7 @@ bool Tracer::make_known(Traced& traced) {
     return traced.known.fully_known();
   }
   if (in_segment(traced) && traced.slot < 0) {
-    const std::optional<Tensor> value = constant_slice(*build_, traced.value);
+    const std::optional<Tensor> value = constant_slice(build(), traced.value);
     if (!value) return false;
     traced.constant = *value;
     traced.known = Known::from(*value);
@@ -117,6 +118,7 @@ bool Tracer::make_known(Traced& traced) {
 
 std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
   if (options_.inputs_are_constants) return {};
+  const ir::Builder& builder = region_ ? *region_ : *build_;
   std::vector<int32_t> slots;
   std::vector<ir::Value> pending{value};
   std::unordered_set<int32_t> seen;
@@ -124,12 +126,12 @@ std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
     const ir::Value at = pending.back();
     pending.pop_back();
     if (!seen.insert(at.id).second) continue;
-    if (const ir::Op* op = build_->definition(at)) {
+    if (const ir::Op* op = builder.definition(at)) {
       if (op->primitive->has_effect) return {};
       pending.insert(pending.end(), op->operands.begin(), op->operands.end());
       continue;
     }
-    const ir::Parameter* parameter = build_->parameter_of(at);
+    const ir::Parameter* parameter = builder.parameter_of(at);
     if (!parameter) return {};
     if (parameter->kind == ir::Parameter::Kind::weight) {
       if (parameter->trainable) return {};
@@ -161,7 +163,7 @@ int32_t Tracer::new_slot(SlotType type, std::string name) {
 void Tracer::begin_segment() {
   build_ = std::make_unique<ir::Builder>(trace_->scope);
   segment_inputs_.clear();
-  ++segment_;
+  segment_ = ++newest_segment_;
 }
 
 template <class Fn>
@@ -188,13 +190,11 @@ void Tracer::keep(Traced& traced, std::vector<ir::Value>& results, std::vector<i
   slots.push_back(traced.slot);
 }
 
-bool Tracer::has_unsettled_counts() const {
+size_t Tracer::count_data_dependent() const {
   const auto& symbols = trace_->scope->symbols();
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    if (symbols[i].source.kind == SymbolSource::Kind::data_dependent && !settled_.contains(static_cast<int32_t>(i)))
-      return true;
-  }
-  return false;
+  return static_cast<size_t>(std::count_if(symbols.begin(), symbols.end(), [](const Symbol& s) {
+    return s.source.kind == SymbolSource::Kind::data_dependent;
+  }));
 }
 
 // Each count is a result, so that the op that finds it stays in the program.
@@ -213,6 +213,7 @@ void Tracer::keep_counts(std::vector<ir::Value>& results, std::vector<int32_t>& 
 }
 
 void Tracer::end_segment(bool execute_now, std::string ended_by) {
+  if (region_) throw NotInProgram{};
   std::vector<ir::Value> results;
   std::vector<int32_t> slots;
   const auto keep_all = [&](auto&& self, Traced& traced) -> void {
@@ -326,6 +327,7 @@ void Tracer::prepare_body(const onnx::Node& node, EagerStep& step, std::vector<T
 }
 
 void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& inputs, std::string reason) {
+  if (region_) throw NotInProgram{};
   EagerStep step;
   step.node = &node;
   step.reason = std::move(reason);
