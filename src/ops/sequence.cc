@@ -90,14 +90,9 @@ void sequence_erase(OpContext& op) {
 // Lengths of the parts: equal ones of the given size (the last maybe shorter), or as listed; parts of 1 without a
 // split.
 Dims part_lengths(OpContext& op, Dim extent) {
-  if (!op.has_input(1)) {
-    // As many as only the run knows: a sequence on the host, not one trace for each length.
-    if (!extent.is_constant()) throw GraphBreak{&op.node(), 0};
-    return Dims(static_cast<size_t>(extent.hint()), Dim(1));
-  }
+  if (!op.has_input(1))
+    return Dims(static_cast<size_t>(specialize(extent, "SplitToSequence: number of parts")), Dim(1));
   require_index(op, 1);
-  for (const Dim& length : op.require_known(1).shape)
-    if (!length.is_constant()) throw GraphBreak{&op.node(), 0};
   const Dims given = op.require_dims(1);
   if (op.rank(1) == 1) {
     Dim sum = 0;
