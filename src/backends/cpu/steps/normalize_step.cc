@@ -32,6 +32,29 @@ class SoftmaxStep : public Step {
   const ir::Op& op_;
 };
 
+// What the norms have in common: x, then scale and bias where the attributes have them, and where the result goes.
+struct NormViews {
+  View x, scale, bias, to;
+
+  template <class A>
+  NormViews(Binder& bind, const ir::Op& op, const A& attributes) {
+    for (ir::Value v : op.operands) bind.dense(v);
+    x = bind.view(op.operands[0]);
+    size_t next = 1;
+    if (attributes.has_scale) scale = bind.view(op.operands[next++]);
+    if (attributes.has_bias) bias = bind.view(op.operands[next++]);
+    to = bind.allocate_over(op.results[0], x);
+  }
+
+  template <class Kernel>
+  void place(Kernel& kernel, const RunContext& run) const {
+    kernel.x = run.at(x);
+    kernel.out = run.at(to);
+    if (scale.buffer >= 0) kernel.scale = run.at(scale);
+    if (bias.buffer >= 0) kernel.bias = run.at(bias);
+  }
+};
+
 class RowNormStep : public Step {
  public:
   RowNormStep(const ir::Op& op, bool rms) : op_(op), rms_(rms) {
@@ -41,13 +64,8 @@ class RowNormStep : public Step {
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::NormAttributes>();
-    for (ir::Value v : op_.operands) bind.dense(v);
-    const View x = bind.view(op_.operands[0]);
-    View scale, bias;
-    size_t next = 1;
-    if (a.has_scale) scale = bind.view(op_.operands[next++]);
-    if (a.has_bias) bias = bind.view(op_.operands[next++]);
-    const View to = bind.allocate_over(op_.results[0], x);
+    const NormViews views(bind, op_, a);
+    const View& x = views.x;
     RowNorm norm;
     norm.rows = 1;
     norm.cols = 1;
@@ -55,12 +73,9 @@ class RowNormStep : public Step {
     norm.epsilon = static_cast<float>(a.epsilon);
     norm.rms = rms_;
     if (x.size() == 0) return bind.untouch();
-    bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [=](const RunContext& run) {
+    bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [views, norm](const RunContext& run) {
       RowNorm n = norm;
-      n.x = run.at(x);
-      n.out = run.at(to);
-      if (scale.buffer >= 0) n.scale = run.at(scale);
-      if (bias.buffer >= 0) n.bias = run.at(bias);
+      views.place(n, run);
       row_norm(n, &run.pool);
     });
   }
@@ -79,13 +94,8 @@ class GroupNormStep : public Step {
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::GroupNormAttributes>();
-    for (ir::Value v : op_.operands) bind.dense(v);
-    const View x = bind.view(op_.operands[0]);
-    View scale, bias;
-    size_t next = 1;
-    if (a.has_scale) scale = bind.view(op_.operands[next++]);
-    if (a.has_bias) bias = bind.view(op_.operands[next++]);
-    const View to = bind.allocate_over(op_.results[0], x);
+    const NormViews views(bind, op_, a);
+    const View& x = views.x;
     GroupNorm norm;
     norm.batch = x.dim(0);
     norm.channels = x.dim(1);
@@ -94,12 +104,9 @@ class GroupNormStep : public Step {
     norm.groups = bind.value(a.groups);
     norm.epsilon = static_cast<float>(a.epsilon);
     if (x.size() == 0) return bind.untouch();
-    bind.launch("group_norm", 0, [=](const RunContext& run) {
+    bind.launch("group_norm", 0, [views, norm](const RunContext& run) {
       GroupNorm n = norm;
-      n.x = run.at(x);
-      n.out = run.at(to);
-      if (scale.buffer >= 0) n.scale = run.at(scale);
-      if (bias.buffer >= 0) n.bias = run.at(bias);
+      views.place(n, run);
       group_norm(n, &run.pool);
     });
   }
