@@ -24,8 +24,8 @@ struct CompileOptions {
   int cache_size = 8;  // traces kept, least recently used first to go
   int threads = 0;     // 0: one per physical core
   bool passes = true;
-  // "f32": intermediates that the model has as f16 or bf16 are f32; its inputs and outputs keep their types, weights stay
-  // stored as they are. "native": everything as the model has it.
+  // "f32": intermediates that the model has as f16 or bf16 are f32; its inputs and outputs keep their types, weights
+  // stay stored as they are. "native": everything as the model has it.
   std::string compute_type = "f32";
   bool verbose = false;
 };

@@ -270,8 +270,8 @@ int64_t specialize(Dim a, const char* what) {
   ShapeScope::Impl& impl = scope_of(a);
   const ExprId id = impl.table.canon(a.expr());
   if (!impl.table.is_constant(id)) {
-    std::string note = str(what, impl.origin.empty() ? "" : ", ", impl.origin, ": ", impl.text(id), " = ",
-                           impl.table.hint(id));
+    std::string note =
+        str(what, impl.origin.empty() ? "" : ", ", impl.origin, ": ", impl.text(id), " = ", impl.table.hint(id));
     scope->guard_equal(a, impl.table.hint(id), what);
     impl.specializations.push_back(std::move(note));
   }

@@ -201,7 +201,7 @@ struct ShapeScope::Impl {
   std::vector<Symbol> symbols;
   std::vector<Fact> guards, assertions;
   std::vector<std::string> specializations;
-  std::string origin;  // of facts recorded now
+  std::string origin;                               // of facts recorded now
   std::unordered_map<std::string, int32_t> shared;  // dim_param -> symbol
 
   // Results of binary operations, direct-mapped.

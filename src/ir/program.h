@@ -71,7 +71,8 @@ struct Parameter {
   Value value;
   Tensor weight;           // kind weight: the mapped bytes, possibly unaligned
   bool trainable = false;  // a weight that may change: never folded, never prepared
-  bool prepared = false;   // made by a prepare program, not the model's own bytes: may be forgotten and its address taken again
+  bool prepared =
+      false;  // made by a prepare program, not the model's own bytes: may be forgotten and its address taken again
 };
 
 class Program {

@@ -31,8 +31,8 @@ Value project(Builder& b, Value x, Value rows, const std::vector<float>& shift) 
   return b.add(y, b.broadcast_to(shifts, b.shape(y)));
 }
 
-// [n, rows] scores of the coefficients and intercepts. Rows are as long as the input has features; coefficients beyond the last row
-// are left over, as ONNX Runtime leaves them (its own logreg_iris model has such).
+// [n, rows] scores of the coefficients and intercepts. Rows are as long as the input has features; coefficients beyond
+// the last row are left over, as ONNX Runtime leaves them (its own logreg_iris model has such).
 Value linear_scores(OpContext& op, int64_t rows) {
   Builder& b = op.build();
   const std::vector<float> coefficients = op.attribute_floats("coefficients", {});

@@ -33,7 +33,9 @@ int64_t integer(std::string_view text) {
 }
 
 const SchemaRow* find_row(const onnx::Node& node) {
-  const auto key = [](const SchemaRow& row) { return std::pair<std::string_view, std::string_view>(row.domain, row.name); };
+  const auto key = [](const SchemaRow& row) {
+    return std::pair<std::string_view, std::string_view>(row.domain, row.name);
+  };
   const std::pair<std::string_view, std::string_view> wanted(node.domain, node.op_type);
   const SchemaRow* end = kSchemas + kSchemaCount;
   const SchemaRow* row =

@@ -18,7 +18,8 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
     case Ref::Kind::optional: {
       std::vector<Value> items;
       for (const Ref& item : ref.items) items.push_back(resolve(item, slots));
-      Value value = ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
+      Value value =
+          ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
       value.element = ref.element;
       return value;
     }

@@ -150,8 +150,7 @@ CompiledModel Model::compile(const CompileOptions& options) const {
   engine->options.weights = std::make_shared<WeightStore>();
   engine->passes = options.passes;
   if (options.compute_type != "f32" && options.compute_type != "native") {
-    throw Error(ErrorCode::invalid_input,
-                str("compute_type ", options.compute_type, " is neither f32 nor native"));
+    throw Error(ErrorCode::invalid_input, str("compute_type ", options.compute_type, " is neither f32 nor native"));
   }
   engine->widen = options.compute_type == "f32";
   engine->trainable = impl_->options.trainable;
@@ -161,9 +160,10 @@ CompiledModel Model::compile(const CompileOptions& options) const {
     std::string all;
     for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
     if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
-    Error error(ErrorCode::unsupported,
-                str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
-                    " not implemented: ", all));
+    Error error(
+        ErrorCode::unsupported,
+        str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
+            " not implemented: ", all));
     impl_->locate(error);
     throw error;
   }

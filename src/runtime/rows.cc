@@ -68,8 +68,8 @@ Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, in
   for (int64_t i = 0; i < count; ++i) {
     const Tensor& row = rows[static_cast<size_t>(i)];
     if (row.dtype() != dtype || row.shape() != rows[0].tensor.shape())
-      throw Error(ErrorCode::invalid_input, str("the rows of a scan output differ: ", describe(rows[0].tensor), " and ",
-                                                describe(row)));
+      throw Error(ErrorCode::invalid_input,
+                  str("the rows of a scan output differ: ", describe(rows[0].tensor), " and ", describe(row)));
     const Tensor plain = unpack(row);
     for (int64_t o = 0; o < outer; ++o) copy_elements(plain, o * inner, out, (o * count + i) * inner, inner);
   }

@@ -78,8 +78,7 @@ bool is_string_output(const onnx::Node& node, size_t i) {
 
 bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs) {
   const bool moves = node.domain.empty() || node.op_type == "ArrayFeatureExtractor" || node.op_type == "GatherND";
-  return moves && !contains(kPassing, node.op_type) &&
-         std::any_of(inputs.begin(), inputs.end(), holds_strings);
+  return moves && !contains(kPassing, node.op_type) && std::any_of(inputs.begin(), inputs.end(), holds_strings);
 }
 
 std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs, RunNode run) {

@@ -126,9 +126,9 @@ std::string to_text(const Trace& trace) {
   const ShapeScope& scope = *trace.scope;
   size_t segments = 0;
   for (const auto& step : trace.steps) segments += std::holds_alternative<Segment>(step) ? 1 : 0;
-  std::string text = str("trace: segments ", segments, ", breaks ", trace.breaks, ", guards ", scope.guards().size(),
-                         ", assertions ", scope.assertions().size(), ", specialisations ",
-                         scope.specializations().size(), "\n");
+  std::string text =
+      str("trace: segments ", segments, ", breaks ", trace.breaks, ", guards ", scope.guards().size(), ", assertions ",
+          scope.assertions().size(), ", specialisations ", scope.specializations().size(), "\n");
   for (const Symbol& symbol : scope.symbols())
     text += str("symbol ", symbol.name, " = ", symbol.hint, ": ", source_text(trace, symbol), "\n");
   for (const Fact& fact : scope.guards()) text += str("guard ", fact_text(trace, fact), "\n");

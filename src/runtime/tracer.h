@@ -21,7 +21,7 @@ namespace transmuter::runtime {
 
 struct TraceOptions {
   std::shared_ptr<const Engine> engine;
-  bool inputs_are_constants = false;  // an eager run: every input value may be read
+  bool inputs_are_constants = false;                     // an eager run: every input value may be read
   std::map<std::string, int64_t>* composites = nullptr;  // counts those of programs compiled while tracing
 };
 

@@ -277,8 +277,7 @@ bool Tracer::emit_loop(const onnx::Node& node, Loop& loop) {
       [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states, std::span<const ir::Value> operands) {
         std::vector<ir::Value> out = trip(b, t, states.first(carried), operands);
         for (size_t k = 0; k < stacked; ++k) {
-          const ir::Value at =
-              loop.out_directions[k] ? b.subtract(b.dim_value(loop.trips - 1, DType::i64), t) : t;
+          const ir::Value at = loop.out_directions[k] ? b.subtract(b.dim_value(loop.trips - 1, DType::i64), t) : t;
           out[carried + k] = with_row(b, states[carried + k], out[carried + k], at);
         }
         return out;

@@ -57,8 +57,7 @@ void Tracer::describe_known(const Traced& traced) {
 
 ir::Value Tracer::materialise(Traced& traced) {
   if (in_segment(traced)) return traced.value;
-  if (traced.opaque)
-    throw Error(ErrorCode::unsupported, str("the value ", traced.name, " cannot enter a program"));
+  if (traced.opaque) throw Error(ErrorCode::unsupported, str("the value ", traced.name, " cannot enter a program"));
   traced.segment = segment_;
   // A region has no weights of its own.
   if (traced.constant && (region_ || traced.constant.size() <= kMaxInlineConstant) && !traced.trainable) {

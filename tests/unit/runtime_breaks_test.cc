@@ -9,16 +9,16 @@ TEST(Breaks, ACountOfTheRunIsASymbolOnceKnown) {
   const auto branch = [](const std::string& op, const std::string& name) {
     return graph({.nodes = {node(op, {"as_float"}, {name})}, .outputs = {value(name)}, .name = name});
   };
-  const GraphParts parts{
-      .nodes = {node("NonZero", {"x"}, {"found"}), node("Shape", {"found"}, {"d"}),
-                node("Gather", {"d", "one"}, {"count"}), node("Cast", {"found"}, {"as_float"}, {int_attribute("to", 1)}),
-                node("Greater", {"count", "two"}, {"many"}),
-                node("If", {"many"}, {"y"},
-                     {graph_attribute("then_branch", branch("Neg", "a")),
-                      graph_attribute("else_branch", branch("Identity", "b"))})},
-      .inputs = {shaped("x", kFloat, {"n"})},
-      .outputs = {value("y"), value("count", kInt64)},
-      .initializers = {int64_tensor("one", {1}, true), int64_tensor("two", {2}, true)}};
+  const GraphParts parts{.nodes = {node("NonZero", {"x"}, {"found"}), node("Shape", {"found"}, {"d"}),
+                                   node("Gather", {"d", "one"}, {"count"}),
+                                   node("Cast", {"found"}, {"as_float"}, {int_attribute("to", 1)}),
+                                   node("Greater", {"count", "two"}, {"many"}),
+                                   node("If", {"many"}, {"y"},
+                                        {graph_attribute("then_branch", branch("Neg", "a")),
+                                         graph_attribute("else_branch", branch("Identity", "b"))})},
+                         .inputs = {shaped("x", kFloat, {"n"})},
+                         .outputs = {value("y"), value("count", kInt64)},
+                         .initializers = {int64_tensor("one", {1}, true), int64_tensor("two", {2}, true)}};
   const CompiledModel run = compiled(load(parts));
   const auto with = [&](std::vector<float> x) {
     const int64_t n = static_cast<int64_t>(x.size());
@@ -60,12 +60,12 @@ TEST(Breaks, ALoopRunsItsBodyByTraces) {
 
 // Trainable models have their loops in the program: y = x * w^trips, and every x on the way.
 TEST(Breaks, ATrainableLoopIsInTheProgram) {
-  const std::string body = graph({.nodes = {node("Mul", {"state", "w"}, {"next"}), node("Identity", {"go"}, {"on"}),
-                                            node("Cast", {"i"}, {"f"}, {int_attribute("to", 1)}),
-                                            node("Add", {"next", "f"}, {"row"})},
-                                  .inputs = {value("i", kInt64), value("go", kBool), value("state")},
-                                  .outputs = {value("on", kBool), value("next"), value("row")},
-                                  .name = "body"});
+  const std::string body =
+      graph({.nodes = {node("Mul", {"state", "w"}, {"next"}), node("Identity", {"go"}, {"on"}),
+                       node("Cast", {"i"}, {"f"}, {int_attribute("to", 1)}), node("Add", {"next", "f"}, {"row"})},
+             .inputs = {value("i", kInt64), value("go", kBool), value("state")},
+             .outputs = {value("on", kBool), value("next"), value("row")},
+             .name = "body"});
   const GraphParts parts{.nodes = {node("Loop", {"trips", "", "x"}, {"y", "rows"}, {graph_attribute("body", body)})},
                          .inputs = {shaped("x", kFloat, {"n"}), shaped("trips", kInt64, {})},
                          .outputs = {value("y"), value("rows")},
@@ -90,13 +90,13 @@ TEST(Breaks, ATrainableLoopIsInTheProgram) {
 }
 
 TEST(Breaks, SequencesPassThroughAndCross) {
-  const GraphParts parts{.nodes = {node("SplitToSequence", {"x", "two"}, {"parts"}),
-                                   node("SequenceAt", {"parts", "last"}, {"tail"}),
-                                   node("NonZero", {"tail"}, {"found"}),
-                                   node("ConcatFromSequence", {"parts"}, {"y"}, {int_attribute("axis", 0)})},
-                         .inputs = {shaped("x", kFloat, {"n"}), shaped("last", kInt64, {})},
-                         .outputs = {value("y"), value("found", kInt64)},
-                         .initializers = {int64_tensor("two", {2}, true)}};
+  const GraphParts parts{
+      .nodes = {node("SplitToSequence", {"x", "two"}, {"parts"}), node("SequenceAt", {"parts", "last"}, {"tail"}),
+                node("NonZero", {"tail"}, {"found"}),
+                node("ConcatFromSequence", {"parts"}, {"y"}, {int_attribute("axis", 0)})},
+      .inputs = {shaped("x", kFloat, {"n"}), shaped("last", kInt64, {})},
+      .outputs = {value("y"), value("found", kInt64)},
+      .initializers = {int64_tensor("two", {2}, true)}};
   const CompiledModel run = compiled(load(parts));
   const TensorMap out = run({{"x", counting({5})}, {"last", Tensor::scalar(int64_t{-1})}});
   EXPECT_EQ(floats_of(out.at("y")), (std::vector<float>{0, 1, 2, 3, 4}));
@@ -105,13 +105,13 @@ TEST(Breaks, SequencesPassThroughAndCross) {
 
 TEST(Breaks, StringsMoveOnTheHost) {
   const GraphParts parts{.nodes = {node("Concat", {"words", "words"}, {"twice"}, {int_attribute("axis", 0)}),
-                                   node("Gather", {"twice", "at"}, {"picked"}), node("Equal", {"picked", "picked"}, {"same"}),
-                                   node("Shape", {"twice"}, {"d"})},
+                                   node("Gather", {"twice", "at"}, {"picked"}),
+                                   node("Equal", {"picked", "picked"}, {"same"}), node("Shape", {"twice"}, {"d"})},
                          .inputs = {shaped("words", kString, {"n"}), shaped("at", kInt64, {"k"})},
                          .outputs = {value("picked", kString), value("same", kBool), value("d", kInt64)}};
   const CompiledModel run = compiled(load(parts));
-  const TensorMap out = run({{"words", Tensor::of_strings({"b", "", "a"}, {3})},
-                             {"at", Tensor(std::vector<int64_t>{5, 0, -5}, {3})}});
+  const TensorMap out =
+      run({{"words", Tensor::of_strings({"b", "", "a"}, {3})}, {"at", Tensor(std::vector<int64_t>{5, 0, -5}, {3})}});
   EXPECT_EQ(static_cast<const Tensor&>(out.at("picked")).strings(), (std::vector<std::string>{"a", "b", ""}));
   EXPECT_EQ(floats_of(out.at("same")), (std::vector<float>{1, 1, 1}));
   EXPECT_EQ(floats_of(out.at("d")), (std::vector<float>{6}));

@@ -8,12 +8,12 @@ namespace {
 
 // y = Reshape(x + x, [0, -1])
 GraphParts flattening() {
-  return {.nodes = {node("Add", {"x", "x"}, {"s"}), node("Shape", {"x"}, {"d"}),
-                    node("Gather", {"d", "zero"}, {"n"}), node("Concat", {"n", "rest"}, {"to"}, {int_attribute("axis", 0)}),
-                    node("Reshape", {"s", "to"}, {"y"})},
-          .inputs = {shaped("x", kFloat, {"batch", "rows", 2})},
-          .outputs = {shaped("y", kFloat, {"batch", ""})},
-          .initializers = {int64_tensor("zero", {0}), int64_tensor("rest", {-1})}};
+  return {
+      .nodes = {node("Add", {"x", "x"}, {"s"}), node("Shape", {"x"}, {"d"}), node("Gather", {"d", "zero"}, {"n"}),
+                node("Concat", {"n", "rest"}, {"to"}, {int_attribute("axis", 0)}), node("Reshape", {"s", "to"}, {"y"})},
+      .inputs = {shaped("x", kFloat, {"batch", "rows", 2})},
+      .outputs = {shaped("y", kFloat, {"batch", ""})},
+      .initializers = {int64_tensor("zero", {0}), int64_tensor("rest", {-1})}};
 }
 
 TEST(Traces, OtherSizesTakeNoNewTrace) {
@@ -84,13 +84,12 @@ TEST(Traces, AComputedConditionIsAGuardAfterABreak) {
   GraphParts parts = branching();
   parts.nodes.insert(parts.nodes.begin(), {node("ReduceSum", {"x"}, {"sum"}, {int_attribute("keepdims", 0)}),
                                            node("Greater", {"sum", "ten"}, {"large"})});
-  parts.nodes.back() = node("If", {"large"}, {"y"},
-                            {graph_attribute("then_branch", graph({.nodes = {node("Add", {"x", "x"}, {"t"})},
-                                                                   .outputs = {value("t")},
-                                                                   .name = "then"})),
-                             graph_attribute("else_branch", graph({.nodes = {node("Neg", {"x"}, {"e"})},
-                                                                   .outputs = {value("e")},
-                                                                   .name = "else"}))});
+  parts.nodes.back() = node(
+      "If", {"large"}, {"y"},
+      {graph_attribute("then_branch",
+                       graph({.nodes = {node("Add", {"x", "x"}, {"t"})}, .outputs = {value("t")}, .name = "then"})),
+       graph_attribute("else_branch",
+                       graph({.nodes = {node("Neg", {"x"}, {"e"})}, .outputs = {value("e")}, .name = "else"}))});
   parts.inputs = {shaped("x", kFloat, {"n"})};
   parts.initializers = {tensor("ten", kFloat, {}, floats({10}))};
   const CompiledModel run = compiled(load(parts));

@@ -1,4 +1,5 @@
-// The reference backend: every primitive by its own plain evaluator, op by op. Slow and obvious; the oracle for the others.
+// The reference backend: every primitive by its own plain evaluator, op by op. Slow and obvious; the oracle for the
+// others.
 #pragma once
 
 #include <memory>

@@ -97,8 +97,8 @@ Value silu(Builder& build, Value x, double alpha = 1);
 //   sink      [hq], q's dtype: one more score per head that takes weight but has no value
 // score = softcap(q k^T * scale) + mask; softcap(s) = softcap * tanh(s / softcap) where softcap > 0. Query i stands at
 // position p = i + offset; causal: keys j <= p; windows (-1: none): p - left_window <= j <= p + right_window.
-// Rows without any key (all scores -infinity) give 0, or NaN with empty_rows_nan. smooth_softmax adds 1 = exp(0) to the denominator (a sink of 0).
-// With scores != none a second result [b, hq, sq, sk] has the scores at that point.
+// Rows without any key (all scores -infinity) give 0, or NaN with empty_rows_nan. smooth_softmax adds 1 = exp(0) to the
+// denominator (a sink of 0). With scores != none a second result [b, hq, sq, sk] has the scores at that point.
 struct AttentionAttributes : Attributes {
   enum class Scores : uint8_t { none, scaled, masked, capped, softmax };
   Real scale = 1.0;
@@ -269,11 +269,11 @@ struct RnnAttributes : Attributes {
   };
   Kind kind = Kind::lstm;
   bool reverse = false;
-  std::vector<Activation> activations;                               // lstm: f, g, h; gru: f, g; rnn: f
-  std::vector<double> alpha, beta;                                   // one for each activation
-  double clip = 0;  // 0: none; bounds what the gates' activations get, not the memory of an LSTM
-  bool input_forget = false;                                         // lstm: f = 1 - i
-  bool linear_before_reset = false;                                  // gru
+  std::vector<Activation> activations;  // lstm: f, g, h; gru: f, g; rnn: f
+  std::vector<double> alpha, beta;      // one for each activation
+  double clip = 0;                      // 0: none; bounds what the gates' activations get, not the memory of an LSTM
+  bool input_forget = false;            // lstm: f = 1 - i
+  bool linear_before_reset = false;     // gru
   bool has_bias = false, has_lengths = false, has_peephole = false;  // set by rnn()
   void visit(AttributeVisitor& v) const override {
     v.integer("kind", static_cast<int64_t>(kind));

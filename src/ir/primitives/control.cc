@@ -70,7 +70,8 @@ void evaluate_case(EvaluateContext& ctx) {
 
 }  // namespace
 
-const Primitive prim::while_loop{.name = "while", .infer = infer_while, .evaluate = evaluate_while, .vjp = vjp::while_loop};
+const Primitive prim::while_loop{
+    .name = "while", .infer = infer_while, .evaluate = evaluate_while, .vjp = vjp::while_loop};
 const Primitive prim::case_of{.name = "case", .infer = infer_case, .evaluate = evaluate_case, .vjp = vjp::case_of};
 
 std::vector<Value> Builder::while_loop(std::vector<Value> state, ProgramPtr condition, ProgramPtr body) {
