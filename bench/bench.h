@@ -38,6 +38,9 @@ double best_of(const Fn& fn, bool wall, int rounds = 7, double least = 0.003) {
 // Multiply-adds x 2 a second of this core, in registers, with the instruction set the kernels use.
 double fma_peak();
 
+// How many times this process has asked for memory (allocations.cc, where it is linked).
+int64_t allocations();
+
 struct Aligned {
   explicit Aligned(size_t bytes) : data(::operator new (bytes + 64, std::align_val_t{64})) {}
   ~Aligned() { ::operator delete (data, std::align_val_t{64}); }

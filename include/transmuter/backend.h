@@ -42,6 +42,8 @@ struct ExecutableStats {
   size_t steps = 0;
   size_t arena_bytes = 0;
   size_t weight_bytes = 0;  // packed or copied weights this executable holds
+  size_t plans = 0;         // made for new sizes so far, and the time that took
+  double plan_ms = 0;
 };
 
 class Executable {

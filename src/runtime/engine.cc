@@ -9,8 +9,7 @@
 
 namespace transmuter::runtime {
 
-std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
-                                            std::map<std::string, int64_t>* composites) const {
+ir::Program Engine::prepare(const ir::Program& program, std::map<std::string, int64_t>* composites) const {
   ir::Program ready = widen ? ir::widen_halves(program) : program;
   if (passes) {
     ready = ir::run_passes(ready, ir::standard_passes());
@@ -28,7 +27,12 @@ std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
     const ir::SplitProgram split = ir::split_weights(ready);
     if (!split.prepared.empty()) ready = ir::with_prepared(split, ir::evaluate(split.prepare, {}, nullptr));
   }
-  return backend->compile(ready, options);
+  return ready;
+}
+
+std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
+                                            std::map<std::string, int64_t>* composites) const {
+  return backend->compile(prepare(program, composites), options);
 }
 
 const std::shared_ptr<const Engine>& Engine::reference() {

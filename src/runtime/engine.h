@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "ir/program.h"
 #include "transmuter/backend.h"
 
 namespace transmuter::runtime {
@@ -18,8 +19,10 @@ struct Engine {
   int cache_size = 8;      // traces kept for each graph
   bool describe = false;   // traces note the values that they knew
 
-  // Passes, composites that the backend does not take written out, then the backend. `composites`: counts those of the
-  // program after the passes by name.
+  // What the backend is given: passes, and composites that it does not take written out. `composites`: counts those of
+  // the program after the passes by name.
+  ir::Program prepare(const ir::Program& program, std::map<std::string, int64_t>* composites = nullptr) const;
+  // prepare(), then the backend.
   std::unique_ptr<Executable> compile(const ir::Program& program,
                                       std::map<std::string, int64_t>* composites = nullptr) const;
 

@@ -84,6 +84,7 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bi
       return plans.front().second;
     }
   }
+  const auto start = std::chrono::steady_clock::now();
   Binder bind(program_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
@@ -108,7 +109,10 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bi
     }
   }
   auto plan = std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   const std::lock_guard<std::mutex> lock(mutex_);
+  ++plans_made_;
+  plan_ms_ += took.count();
   auto& plans = caches_[index].plans;
   plans.emplace_front(std::move(key), plan);
   if (plans.size() > kPlansKept) plans.pop_back();
@@ -226,6 +230,8 @@ ExecutableStats CpuExecutable::stats() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const Stage& stage : stages_) stats.steps += stage.steps.size() + (stage.dynamic ? 1 : 0);
   for (const Arena& arena : arenas_) stats.arena_bytes += arena.bytes;
+  stats.plans = plans_made_;
+  stats.plan_ms = plan_ms_;
   return stats;
 }
 

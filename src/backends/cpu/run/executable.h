@@ -48,6 +48,8 @@ class CpuExecutable : public Executable {
   mutable std::mutex mutex_;
   mutable std::vector<PlanCache> caches_;
   mutable std::vector<Arena> arenas_;
+  mutable size_t plans_made_ = 0;
+  mutable double plan_ms_ = 0;
 };
 
 }  // namespace transmuter::cpu
