@@ -220,7 +220,10 @@ TEST(Raise, AttentionKeepsNanRows) {
   for (size_t i = 4; i < 8; ++i) EXPECT_FALSE(std::isnan(y[i]));
 }
 
-TEST(Raise, AttentionOfSymbolicExtents) {
+// Query heads in groups: kv heads repeated by Expand alone, after an Unsqueeze, or the only one without a reshape.
+class AttentionOfSymbolicExtents : public testing::TestWithParam<int> {};
+
+TEST_P(AttentionOfSymbolicExtents, TakesKvHeadsOnce) {
   auto scope = ShapeScope::create();
   ShapeScope::Enter enter(scope);
   const Dim batch = scope->input_extent(0, 0, 2, "batch"), s = scope->input_extent(0, 1, 3, "s");
@@ -229,10 +232,15 @@ TEST(Raise, AttentionOfSymbolicExtents) {
   const auto heads = [&](Value x, int64_t count) {
     return b.transpose(b.reshape(x, {b.shape(x)[0], b.shape(x)[1], count, 8}), {0, 2, 1, 3});
   };
+  const bool one = GetParam() == 2;
   const Value q = heads(b.input({DType::f32, {batch, s, 32}}, "q"), 4);
-  const Value kv = heads(b.input({DType::f32, {batch, t, 16}}, "kv"), 2);
+  const Value kv = heads(b.input({DType::f32, {batch, t, one ? 8 : 16}}, "kv"), one ? 1 : 2);
   const Value mask = b.input({DType::f32, {batch, 1, 1, t}}, "mask");
-  const Value wide = b.reshape(b.broadcast_in_dim(kv, {batch, 2, 2, t, 8}, {0, 1, 3, 4}), {batch, 4, t, 8});
+  const Dims split{batch, 2, 2, t, 8}, joined{batch, 4, t, 8};
+  const Value wide = one ? b.broadcast_in_dim(kv, joined, {0, 1, 2, 3})
+                     : GetParam() == 1
+                         ? b.reshape(b.broadcast_in_dim(b.expand_dims(kv, {2}), split, {0, 1, 2, 3, 4}), joined)
+                         : b.reshape(b.broadcast_in_dim(kv, split, {0, 1, 3, 4}), joined);
   const Value scores = scores_of(b, q, wide);
   const Program before = b.finish({attend(b, b.add(scores, spread(b, mask, scores)), wide)});
   const size_t guards = scope->guards().size(), assertions = scope->assertions().size();
@@ -242,6 +250,8 @@ TEST(Raise, AttentionOfSymbolicExtents) {
   EXPECT_EQ(scope->guards().size(), guards);
   EXPECT_EQ(scope->assertions().size(), assertions);
 }
+
+INSTANTIATE_TEST_SUITE_P(Raise, AttentionOfSymbolicExtents, testing::Values(0, 1, 2));
 
 // ---- rotary embeddings
 

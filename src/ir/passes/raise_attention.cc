@@ -66,29 +66,55 @@ class AttentionRaiser {
       }
       op = match_.definition(side.value);
     }
-    if (!op || op->primitive != &prim::reshape) return {};
-    const Op* spread = match_.defined_by(op->operands[0], prim::broadcast_in_dim);
-    if (!spread) return {};
-    const Dims &split = match_.shape(op->operands[0]), &joined = match_.shape(side.value);
-    const size_t heads = static_cast<size_t>(side.order[1]);
-    if (split.size() != 5 || joined.size() != 4) return {};
-    for (size_t i = 0; i < 4; ++i) {
-      const Dim extent = i < heads ? split[i] : i == heads ? split[i] * split[i + 1] : split[i + 1];
-      if (!provably_eq(joined[i], extent)) return {};
-    }
-    // What is spread has every axis but the one after the kv heads.
-    const Value source = spread->operands[0];
-    std::vector<int64_t> axes;
-    for (const int64_t axis : spread->as<BroadcastInDimAttributes>().dimensions) {
-      if (axis == static_cast<int64_t>(heads) + 1) return {};
-      axes.push_back(axis > static_cast<int64_t>(heads) ? axis - 1 : axis);
-    }
-    if (axes != std::vector<int64_t>{0, 1, 2, 3}) return {};
-    for (size_t i = 0; i < 4; ++i)
-      if (!provably_eq(match_.shape(source)[i], split[i > heads ? i + 1 : i])) return {};
+    const Value source = op ? repeated_heads(*op, side) : Value{};
+    if (!source) return {};
     factor *= found;
     side.value = source;
     return side;
+  }
+
+  // What `op`, which gives side.value, repeats for several query heads; null: it does something else.
+  Value repeated_heads(const Op& op, const Side& side) const {
+    const size_t heads = static_cast<size_t>(side.order[1]);
+    const Dims& joined = match_.shape(side.value);
+    const auto same = [](Dim a, Dim b) { return provably_eq(a, b); };
+    if (joined.size() != 4) return {};
+    if (op.primitive == &prim::broadcast_in_dim) {  // one kv head
+      const Dims& from = match_.shape(op.operands[0]);
+      if (op.as<BroadcastInDimAttributes>().dimensions != std::vector<int64_t>{0, 1, 2, 3}) return {};
+      for (size_t i = 0; i < 4; ++i)
+        if (!same(from[i], i == heads ? Dim(1) : joined[i])) return {};
+      return op.operands[0];
+    }
+    if (op.primitive != &prim::reshape) return {};
+    const Op* spread = match_.defined_by(op.operands[0], prim::broadcast_in_dim);
+    if (!spread) return {};
+    const Dims& split = match_.shape(op.operands[0]);
+    if (split.size() != 5) return {};
+    for (size_t i = 0; i < 4; ++i) {
+      const Dim extent = i < heads ? split[i] : i == heads ? split[i] * split[i + 1] : split[i + 1];
+      if (!same(joined[i], extent)) return {};
+    }
+    // What is spread has every axis, that after the kv heads with an extent of 1 or not at all.
+    Dims once = split;
+    once.erase(once.begin() + static_cast<ptrdiff_t>(heads) + 1);
+    const auto is = [&](const Dims& a, const Dims& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+    };
+    const std::vector<int64_t>& dimensions = spread->as<BroadcastInDimAttributes>().dimensions;
+    Value source = spread->operands[0];
+    if (dimensions == std::vector<int64_t>{0, 1, 2, 3, 4}) {
+      Dims with_one = split;
+      with_one[heads + 1] = 1;
+      const Op* added = match_.defined_by(source, prim::reshape);
+      if (!added || !is(match_.shape(source), with_one)) return {};
+      source = added->operands[0];
+    } else {
+      std::vector<int64_t> others{0, 1, 2, 3, 4};
+      others.erase(others.begin() + static_cast<ptrdiff_t>(heads) + 1);
+      if (dimensions != others) return {};
+    }
+    return is(match_.shape(source), once) ? source : Value{};
   }
 
   // [b, h, s, d] from a side's new value.

@@ -21,6 +21,7 @@ Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& stor
     : program_(program),
       pool_(pool),
       store_(store),
+      packed_memory_(PackedMemory::of(store)),
       verbose_(verbose),
       defined_(static_cast<size_t>(program.value_count())),
       users_(static_cast<size_t>(program.value_count())),
@@ -75,6 +76,12 @@ bool Planner::constant_view(ir::Value v, ConstantView& out) const {
     return true;
   }
   return false;
+}
+
+const std::byte* Planner::aligned_bytes(const Tensor& tensor) {
+  if (tensor.is_aligned()) return tensor.bytes();
+  aligned_.assign(tensor.bytes(), tensor.bytes() + tensor.nbytes());
+  return aligned_.data();
 }
 
 bool Planner::has_lasting_address(ir::Value v) const {

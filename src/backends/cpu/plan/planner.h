@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/step.h"
 #include "backends/weight_store.h"
 #include "ir/primitive.h"
@@ -37,6 +38,9 @@ class Planner {
   const ir::Program& program() const { return program_; }
   ThreadPool& pool() { return pool_; }
   WeightStore& store() { return store_; }
+  const std::shared_ptr<const PackedMemory>& packed_memory() const { return packed_memory_; }
+  // The tensor's bytes at an aligned address, until the next call: one piece of memory serves all weights.
+  const std::byte* aligned_bytes(const Tensor& tensor);
   const ir::Type& type(ir::Value v) const { return program_.type(v); }
   const ir::Op* definition(ir::Value v) const { return defined_[static_cast<size_t>(v.id)]; }
   const std::vector<const ir::Op*>& users(ir::Value v) const { return users_[static_cast<size_t>(v.id)]; }
@@ -67,6 +71,8 @@ class Planner {
   const ir::Program& program_;
   ThreadPool& pool_;
   WeightStore& store_;
+  std::shared_ptr<const PackedMemory> packed_memory_;
+  std::vector<std::byte> aligned_;
   bool verbose_;
   std::vector<const ir::Op*> defined_;
   std::vector<std::vector<const ir::Op*>> users_;

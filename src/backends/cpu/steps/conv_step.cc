@@ -27,16 +27,21 @@ bool planes_dense(const View& v) {
 
 class ConvStep : public Step {
  public:
-  ConvStep(const ir::Op& op, FusedEpilogue epilogue, const Tensor* weight, WeightStore& store, ThreadPool& pool)
-      : op_(op), e_(epilogue), weight_(weight), store_(store), pool_(pool) {
+  ConvStep(const ir::Op& op, FusedEpilogue epilogue, Planner& planner)
+      : op_(op),
+        e_(epilogue),
+        weight_(planner.constant(op.operands[1])),
+        store_(planner.store()),
+        memory_(planner.packed_memory()),
+        pool_(planner.pool()) {
     if (weight_ && weight_->dtype() != DType::f32) {
       const auto widen = [&] {
         auto wide = std::make_shared<const Tensor>(weight_->aligned().cast(DType::f32));
         release_pages(weight_->bytes(), weight_->nbytes());
         return wide;
       };
-      wide_ = store.get<Tensor>(str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()),
-                                widen);
+      wide_ = store_.get<Tensor>(
+          str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()), widen);
       weight_ = wide_.get();
     }
     reads = op.operands;
@@ -62,7 +67,7 @@ class ConvStep : public Step {
     if (const size_t bytes = weight_ ? conv_packed_bytes(args) : 0) {
       packed = store_.get<Packed>(
           str("conv ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), [&] {
-            auto made = std::make_shared<Packed>(bytes);
+            auto made = std::make_shared<Packed>(memory_, bytes);
             const Tensor aligned = weight_->aligned();
             ConvArgs with_filters = args;
             with_filters.filters = reinterpret_cast<const float*>(aligned.bytes());
@@ -152,6 +157,7 @@ class ConvStep : public Step {
   const Tensor* weight_;                // constant filters
   std::shared_ptr<const Tensor> wide_;  // they, where they are stored in a half type
   WeightStore& store_;
+  std::shared_ptr<const PackedMemory> memory_;
   ThreadPool& pool_;
 };
 
@@ -171,8 +177,7 @@ bool plan_convolution_fused(Planner& planner, const ir::Op& op) {
     return false;
   }
   const FusedEpilogue epilogue = match_epilogue(planner, op, 1);
-  auto step =
-      std::make_unique<ConvStep>(op, epilogue, planner.constant(op.operands[1]), planner.store(), planner.pool());
+  auto step = std::make_unique<ConvStep>(op, epilogue, planner);
   step->location = op.location;
   planner.absorb(op);
   planner.move_to(std::move(step), epilogue.last ? *epilogue.last : op);

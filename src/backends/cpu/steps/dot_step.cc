@@ -246,12 +246,12 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
                               k, " ", n, " ", count, " ", stride(inner), " ", stride(columns), " ", stride(batch));
   auto make = [&] {
     const size_t matrix_bytes = packed_b_bytes(k, n);
-    auto packed = std::make_shared<Packed>(matrix_bytes * static_cast<size_t>(count));
+    auto packed = std::make_shared<Packed>(planner.packed_memory(), matrix_bytes * static_cast<size_t>(count));
     packed->matrix_bytes = matrix_bytes;
-    const Tensor aligned = weight.tensor.aligned();
-    const size_t width = static_cast<size_t>(bit_width(aligned.dtype())) / 8;
+    const std::byte* bytes = planner.aligned_bytes(weight.tensor);
+    const size_t width = static_cast<size_t>(bit_width(weight.tensor.dtype())) / 8;
     for (int64_t i = 0; i < count; ++i) {
-      const std::byte* from = aligned.bytes() + weight.view.offset + static_cast<size_t>(i * stride(batch)) * width;
+      const std::byte* from = bytes + weight.view.offset + static_cast<size_t>(i * stride(batch)) * width;
       pack_b(k, n, from, source, stride(inner), stride(columns), Storage::f32,
              packed->bytes + static_cast<size_t>(i) * matrix_bytes, planner.pool());
     }
