@@ -65,7 +65,7 @@ class CompiledModel {
   RunStats stats() const;
   // The traces made so far as text: segments, guards, assertions, known values, breaks, specialisations.
   std::string trace_text() const;
-  // The program of the newest trace's first segment as StableHLO text, extents substituted.
+  // The programs of the trace used last as StableHLO text, a module each (breaks: several); extents substituted.
   std::string stablehlo() const;
 
   struct Impl;

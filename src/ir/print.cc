@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "base/dispatch.h"
+#include "ir/passes/attribute_record.h"
 #include "ir/passes/inline_composites.h"
+#include "ir/passes/stablehlo_form.h"
 #include "ir/primitives/primitives.h"
 #include "tensor/packed.h"
 
@@ -258,6 +260,17 @@ class FunctionPrinter {
 
 }  // namespace
 
+PrintedOp print_custom_call(const PrintContext& context) {
+  std::string attributes;
+  for (const char c : attribute_text(context.op.attributes.get()))
+    attributes += c == '"' || c == '\\' ? str('\\', c) : std::string(1, c);
+  PrintedOp out;
+  out.name = "stablehlo.custom_call";
+  out.attributes = str("call_target_name = \"transmuter.", context.op.primitive->name, "\", backend_config = \"",
+                       attributes, "\", has_side_effect = false");
+  return out;
+}
+
 std::string program_region_text(const Program& program, Bindings* bindings, const std::vector<std::string>* captured) {
   FunctionPrinter printer(program, bindings);
   std::string head = "^bb0:";
@@ -272,8 +285,8 @@ std::string program_region_text(const Program& program, Bindings* bindings, cons
   return out;
 }
 
-std::string print_stablehlo(const Program& program, Bindings* bindings) {
-  const Program plain = inline_composites(program);
+std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
+  const Program plain = stablehlo_form(inline_composites(program));
   FunctionPrinter printer(plain, bindings);
   std::string out;
   bool symbolic = false;
@@ -289,8 +302,8 @@ std::string print_stablehlo(const Program& program, Bindings* bindings) {
   }
   std::string arguments = printer.arguments();
   std::string body = printer.body("func.return");
-  out += str("module @transmuter {\n  func.func public @main(", arguments, ") -> (", joined(printer.result_types()),
-             ") {\n", indented(body, "    "), "  }\n}\n");
+  out += str("module @", module_name, " {\n  func.func public @main(", arguments, ") -> (",
+             joined(printer.result_types()), ") {\n", indented(body, "    "), "  }\n}\n");
   return out;
 }
 

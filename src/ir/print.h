@@ -8,10 +8,11 @@
 
 namespace transmuter::ir {
 
-// A module with one func.func @main over the program's inputs and weights, in parameter order. Composites are inlined
-// first. Dims are replaced by their bound values, without bindings by the hints, which a comment at the top says.
-// The same program always prints the same text.
-std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr);
+// A module of the given name with one func.func @main over the program's inputs and weights, in parameter order.
+// Composites are inlined first. Dims are replaced by their bound values, without bindings by the hints, which a comment
+// at the top says. The same program always prints the same text.
+std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr,
+                            const std::string& module_name = "transmuter");
 
 // The program as it is, composites and symbolic extents included, one op a line: for dumps and tests.
 std::string to_text(const Program& program);
@@ -20,6 +21,9 @@ std::string element_type_text(DType dtype);                     // "f32", "i1", 
 std::string tensor_type_text(DType dtype, const Shape& shape);  // "tensor<2x3xf32>"
 std::string array_text(const std::vector<int64_t>& values);     // "array<i64: 1, 2>"
 std::string dense_text(const Tensor& value);                    // "dense<...> : tensor<2xf32>"
+// For ops that StableHLO has no words for, as their results' extents depend on data: custom_call @transmuter.NAME with
+// the attributes as text in its backend_config.
+PrintedOp print_custom_call(const PrintContext& context);
 // "{...}": a program as a region with one block. Its parameters are the block's arguments, or the values named
 // `captured`. (Ops whose print leaves `regions` empty get theirs this way.)
 std::string program_region_text(const Program& program, Bindings* bindings,

@@ -123,15 +123,21 @@ std::string CompiledModel::trace_text() const {
 }
 
 std::string CompiledModel::stablehlo() const {
-  for (const auto& trace : impl_->runner->traces()) {
-    for (const auto& step : trace->steps) {
-      const auto* segment = std::get_if<runtime::Segment>(&step);
-      if (!segment) continue;
-      const ShapeScope::Enter enter(trace->scope);
-      return ir::print_stablehlo(*segment->program, nullptr);
-    }
-  }
-  throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
+  const auto& traces = impl_->runner->traces();
+  if (traces.empty()) throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
+  const runtime::Trace& trace = *traces.front();
+  std::vector<const ir::Program*> programs;
+  for (const auto& step : trace.steps)
+    if (const auto* segment = std::get_if<runtime::Segment>(&step)) programs.push_back(segment->program.get());
+  if (programs.empty())
+    throw Error(ErrorCode::unsupported,
+                "the model has no program to print: what it does not know from the inputs' "
+                "sizes alone is done by operators that run on the host");
+  const ShapeScope::Enter enter(trace.scope);
+  if (programs.size() == 1) return ir::print_stablehlo(*programs[0]);
+  std::string text;
+  for (size_t i = 0; i < programs.size(); ++i) text += ir::print_stablehlo(*programs[i], nullptr, str("segment_", i));
+  return text;
 }
 
 }  // namespace transmuter

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ir/composites/common.h"
+#include "ir/print.h"
 
 namespace transmuter::ir {
 namespace {
@@ -236,10 +237,13 @@ void evaluate_nms(EvaluateContext& ctx) {
 
 }  // namespace
 
-const Primitive composite::nonzero{.name = "nonzero", .infer = infer_nonzero, .evaluate = evaluate_nonzero};
-const Primitive composite::compress{.name = "compress", .infer = infer_compress, .evaluate = evaluate_compress};
-const Primitive composite::unique{.name = "unique", .infer = infer_unique, .evaluate = evaluate_unique};
-const Primitive composite::nms{.name = "nms", .infer = infer_nms, .evaluate = evaluate_nms};
+const Primitive composite::nonzero{
+    .name = "nonzero", .infer = infer_nonzero, .evaluate = evaluate_nonzero, .print = print_custom_call};
+const Primitive composite::compress{
+    .name = "compress", .infer = infer_compress, .evaluate = evaluate_compress, .print = print_custom_call};
+const Primitive composite::unique{
+    .name = "unique", .infer = infer_unique, .evaluate = evaluate_unique, .print = print_custom_call};
+const Primitive composite::nms{.name = "nms", .infer = infer_nms, .evaluate = evaluate_nms, .print = print_custom_call};
 
 Value nonzero(Builder& build, Value x) { return build.emit1(composite::nonzero, {x}); }
 

@@ -1,0 +1,13 @@
+// Says in StableHLO's ops what our primitives allow beyond them; the printer runs it after inlining the composites.
+#pragma once
+
+#include "ir/program.h"
+
+namespace transmuter::ir {
+
+// Operands of products get one dtype by `convert`; random_bits becomes the arithmetic of its generator (the draw of a
+// first run: a StableHLO program has no state). Regions too. What is left is one op each, or a custom_call (ops whose
+// extents depend on data).
+Program stablehlo_form(const Program& program);
+
+}  // namespace transmuter::ir
