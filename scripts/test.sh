@@ -68,6 +68,18 @@ conformance() {
   tally "$name" "$passed" "$failed" "${skipped:-0}"
 }
 
+# stablehlo NAME ARGUMENT … : printed programs through a reader that isn't ours
+stablehlo() {
+  local name=$1 log=$build/test-logs/stablehlo-${1//[^a-z0-9_]/-}.txt status=0 passed failed skipped
+  shift
+  mkdir -p "$build/test-logs"
+  "$python" tests/stablehlo_parse.py "$@" >"$log" 2>&1 || status=$?
+  read -r passed failed skipped <<<"$(grep -E '^[0-9]+ passed' "$log" | tail -n 1 | sed 's/[^0-9]\+/ /g')" || true
+  if [ "$status" != 0 ] && [ "${failed:-0}" = 0 ]; then failed=1; fi
+  [ "${failed:-0}" = 0 ] || tail -n 40 "$log" | cut -c1-300
+  tally "StableHLO of $name" "${passed:-0}" "${failed:-0}" "${skipped:-0}"
+}
+
 scripts/bootstrap.sh --tests
 use_python
 begin_tally
@@ -84,7 +96,10 @@ configure_and_build release
 
 say "unit tests"
 check layers "$python" scripts/check_layers.py
-gtest "unit tests" "$build/release/bin/unit_tests"
+rm -rf "$build/printed"
+mkdir -p "$build/printed"
+TRANSMUTER_PRINT_DIR=$build/printed gtest "unit tests" "$build/release/bin/unit_tests"
+stablehlo "the unit tests' programs" --run "$build/printed"
 check "install and find_package" tests/install/check.sh
 
 say "conformance"
@@ -96,6 +111,11 @@ fi
 
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 if [ $mode != fast ]; then
+  folders=()
+  for suite in node ops_variants ops_contrib traps "${model_suites[@]}"; do
+    [ -d "$cases/$suite" ] && folders+=("$cases/$suite")
+  done
+  stablehlo "the cases" --program "$program" --exceptions tests/stablehlo_exceptions.txt "${folders[@]}"
   reports=()
   for suite in "${model_suites[@]}"; do
     [ -d "$cases/$suite" ] && reports+=("$build/test-logs/$suite.json")

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "base/dispatch.h"
 #include "ir/passes/attribute_record.h"
@@ -287,7 +288,14 @@ std::string program_region_text(const Program& program, Bindings* bindings, cons
 
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
   const Program plain = stablehlo_form(inline_composites(program));
-  FunctionPrinter printer(plain, bindings);
+  // The hints of one dim may be older than those of another; those of the symbols are all of today.
+  std::optional<Bindings> examples;
+  if (!bindings && plain.scope()) {
+    examples.emplace(plain.scope());
+    const std::vector<Symbol>& symbols = plain.scope()->symbols();
+    for (size_t i = 0; i < symbols.size(); ++i) examples->set(static_cast<int32_t>(i), symbols[i].hint);
+  }
+  FunctionPrinter printer(plain, examples ? &*examples : bindings);
   std::string out;
   bool symbolic = false;
   for (const Parameter& parameter : plain.parameters())

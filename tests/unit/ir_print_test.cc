@@ -2,12 +2,15 @@
 // which parses and verifies the text with a reader that isn't ours.
 #include "ir/print.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 
 #include "ir/autodiff.h"
+#include "ir/composites/composites.h"
 #include "ir_programs.h"
 
 namespace transmuter::ir {
@@ -148,6 +151,45 @@ TEST(Printing, CoversTheOtherPrimitives) {
   }
   out.push_back(b.constant(make(DType::f32, {INFINITY, -INFINITY, NAN, 1e-42, -0.0})));
   EXPECT_FALSE(printed("others", b.finish(std::move(out))).empty());
+}
+
+TEST(Printing, SaysInStableHloWhatOnlyOurOpsAllow) {
+  using Body = Value (*)(Builder&);
+  const Body bodies[] = {
+      [](Builder& b) {  // operands of two dtypes
+        ConvolutionAttributes a;
+        a.strides = a.lhs_dilation = a.rhs_dilation = {1};
+        a.pad_low = a.pad_high = {1};
+        a.dtype = DType::i32;
+        return b.convolution(b.constant(make(DType::u8, {1, 200, 3, 255}, {1, 1, 4})),
+                             b.constant(make(DType::i8, {-128, 2, 127}, {1, 1, 3})), a);
+      },
+      [](Builder& b) {
+        DotGeneralAttributes a;
+        a.lhs_contracting = {1};
+        a.rhs_contracting = {0};
+        a.dtype = DType::f32;
+        return b.dot_general(b.constant(make(DType::f16, {0.5, 2}, {1, 2})),
+                             b.constant(make(DType::i4, {-8, 7}, {2, 1})), a);
+      },
+      [](Builder& b) {
+        return random_bits(b, {3, 7}, 0x123456789ABCDEF0);
+      },
+      [](Builder& b) { return random_bits(b, {}, 7); },
+  };
+  for (const Body body : bodies) {
+    Builder alone(nullptr), both(nullptr);
+    const Tensor expected = evaluate(alone.finish({body(alone)}), {})[0];
+    const Value result = body(both);
+    EXPECT_EQ(printed("only ours run", both.finish({result, both.constant(expected)})).find("random_bits"),
+              std::string::npos);
+  }
+  Builder b(ShapeScope::create());
+  const ShapeScope::Enter enter(b.scope());
+  const Value x = b.input({DType::f32, {2, 4}}, "x");
+  EXPECT_THAT(printed("custom call", b.finish({unique(b, x, 1, true)[0]})),
+              ::testing::HasSubstr("\"stablehlo.custom_call\"(%arg0) {call_target_name = \"transmuter.unique\", "
+                                   "backend_config = \" axis=1 sorted=1\""));
 }
 
 TEST(Printing, WritesRegions) {
