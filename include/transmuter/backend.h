@@ -34,15 +34,17 @@ struct BackendOptions {
   int threads = 0;       // 0: one per physical core
   bool passes = true;    // optimisations that change no meaning
   bool verbose = false;  // the CPU backend: print each step to stderr (TRANSMUTER_VERBOSE)
-  // What executables of one model share: prepacked weights by backend. May be null.
-  std::shared_ptr<struct WeightStore> weights;
+  // What executables share, where not null: prepacked weights, those of one model; counters and working memory, those
+  // of one compiled model.
+  std::shared_ptr<class WeightStore> weights;
+  std::shared_ptr<struct RunState> state;
 };
 
 struct ExecutableStats {
   size_t steps = 0;
-  size_t arena_bytes = 0;
+  size_t arena_bytes = 0;   // held by all executables that share a state
   size_t weight_bytes = 0;  // packed or copied weights this executable holds
-  size_t plans = 0;         // made for new sizes so far, and the time that took
+  size_t plans = 0;         // made for new sizes so far, and the time that took; likewise of all
   double plan_ms = 0;
 };
 
@@ -53,6 +55,8 @@ class Executable {
   // added. Thread-safe.
   virtual std::vector<Buffer> run(std::span<Buffer> inputs, Bindings& bindings) const = 0;
   virtual ExecutableStats stats() const { return {}; }
+  // Frees what can be made again cheaply (plans for sizes met before). Runs in flight keep what they use.
+  virtual void trim() const {}
 };
 
 class Backend {

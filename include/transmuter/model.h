@@ -21,8 +21,8 @@ struct LoadOptions {
 
 struct CompileOptions {
   std::string backend = "cpu";
-  int cache_size = 8;  // traces kept, least recently used first to go
-  int threads = 0;     // 0: one per physical core
+  int cache_size = 8;  // traces kept for the graph, and for each loop body; least recently used first to go
+  int threads = 0;     // 0: one per physical core. Compiled models with the same number share the threads
   bool passes = true;
   // "f32": intermediates that the model has as f16 or bf16 are f32; its inputs and outputs keep their types, weights
   // stay stored as they are. "native": everything as the model has it.
@@ -44,24 +44,58 @@ struct ValueSpec {
   bool optional = false;  // an input with a default (an initializer of the same name)
 };
 
+// What a compiled model did so far. Reading it costs next to nothing and never waits for a run; while calls are in
+// flight the figures are each right, but not of one moment.
 struct RunStats {
-  int64_t traces = 0;  // made so far
-  int64_t runs = 0;
-  int64_t breaks = 0;  // graph breaks in the traces
+  int64_t runs = 0;         // calls that found or made a trace
+  int64_t traces = 0;       // made so far, those dropped since included
+  int64_t body_traces = 0;  // the same of bodies that the host drives (Loop, Scan, SequenceMap)
+  int64_t evictions = 0;    // traces dropped because there were more than cache_size, bodies' included
+  int64_t breaks = 0;       // graph breaks in the traces
   int64_t specializations = 0;
-  double trace_ms = 0;  // tracing and passes, all traces
+  // The CPU backend binds a program once for each set of sizes: no tracing, no compiling. Several bindings a run where
+  // a trace has breaks or data-dependent sizes.
+  int64_t binds = 0;
+  int64_t plan_hits = 0;       // the sizes had been met before
+  int64_t plan_evictions = 0;  // of the sizes met longest ago
+  double trace_ms = 0;         // tracing and passes, all traces
   double compile_ms = 0;
+  double bind_us = 0;
+  int64_t arena_bytes = 0;  // working memory held now: by runs in flight, and kept for the next
   // Composites of the first trace, by name ("layer_norm"): what operators gave and what passes recognised.
   std::map<std::string, int64_t> composites;
+};
+
+// What CompiledModel::warm_up prepares for.
+struct WarmUp {
+  struct Range {
+    int64_t low = 1;
+    int64_t high = 1;
+  };
+  // Sizes to expect, by the name that the model declares ("batch"), or "INPUT:AXIS" where it declares none. A declared
+  // sum ("past + sequence") follows from its parts.
+  std::map<std::string, Range> sizes;
+  // These very shapes, by input. Also how inputs that the model declares without a shape, or as optional, take part.
+  std::map<std::string, Shape> shapes;
+  // Inputs whose values matter. The others are zeros (empty strings), single bools both ways.
+  TensorMap values;
 };
 
 class CompiledModel {
  public:
   // Inputs by name -> outputs by name. Throws Error(invalid_input) for a missing, unknown or mistyped input. May be
-  // called from several threads at once.
+  // called from several threads at once: the first calls of a kind trace once, the others of that kind wait for it, and
+  // those that have a trace go on. After an error the next call works as if it hadn't been made.
   TensorMap operator()(const TensorMap& inputs) const;
   // Traces (if no trace fits) without running; breaks still run what leads up to them.
   void trace(const TensorMap& inputs) const;
+  // Ahead of traffic: for each range runs the kinds of sizes that get traces of their own (0, 1, and the largest, which
+  // stands for all others), in all combinations, so that later calls neither trace nor allocate. Throws
+  // Error(invalid_input) naming a size that nothing tells, and passes on what a run throws, with the sizes.
+  void warm_up(const WarmUp& expected) const;
+  // Frees working memory and plans that no run is using. Traces and packed weights stay, so later calls only bind and
+  // allocate anew.
+  void trim() const;
   RunStats stats() const;
   // The traces made so far as text: segments, guards, assertions, known values, breaks, specialisations.
   std::string trace_text() const;
@@ -94,6 +128,7 @@ class Model {
   ModelSummary summary() const;
   // An integer of the file's metadata properties ("vocab_size").
   int64_t metadata_integer(const std::string& key, int64_t otherwise) const;
+  // Compiled models of one model share its weights, and what a backend makes of them.
   CompiledModel compile(const CompileOptions& options = {}) const;
   TensorMap run(const TensorMap& inputs, const std::string& backend = "cpu") const;
 

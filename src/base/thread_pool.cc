@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -26,8 +27,10 @@ bool read_ints(const char* path, const char* format, long* first, long* second =
   return got == (second ? 2 : 1);
 }
 
+}  // namespace
+
 // Hyper-threads share the multipliers, so they count once; a container's quota bounds the rest.
-int usable_cores() {
+int ThreadPool::usable_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
@@ -50,6 +53,8 @@ int usable_cores() {
   }
   return count < 1 ? 1 : count;
 }
+
+namespace {
 
 // How long a thread looks for work (or for the last range to end) before it lets the processor go. About the longest
 // pause between two kernels of a run.
@@ -102,6 +107,8 @@ struct ThreadPool::Impl {
   void (*call)(void*, int64_t, int64_t) = nullptr;
   void* context = nullptr;
   int64_t n = 0, grain = 1;
+  std::atomic<bool> failed{false};  // the ranges left are only counted
+  std::exception_ptr failure;       // of the thread that set `failed`; read when all ranges are done
 
   std::vector<std::thread> workers;
 
@@ -113,6 +120,15 @@ struct ThreadPool::Impl {
     return false;
   }
 
+  void do_range(int64_t begin) noexcept {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      call(context, begin, begin + grain < n ? begin + grain : n);
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  }
+
   // Claims one range of a share and does it; false when there is none.
   bool claim(Share& share, bool own) {
     uint64_t seen = share.ranges.load(std::memory_order_acquire);
@@ -121,7 +137,7 @@ struct ThreadPool::Impl {
       if (!share.ranges.compare_exchange_weak(seen, left, std::memory_order_acq_rel, std::memory_order_acquire))
         continue;
       const int64_t begin = static_cast<int64_t>(own ? first(seen) : end(seen) - 1) * grain;
-      call(context, begin, begin + grain < n ? begin + grain : n);
+      do_range(begin);
       finished.fetch_add(1, std::memory_order_acq_rel);
       return true;
     }
@@ -191,6 +207,7 @@ void ThreadPool::run(int64_t n, int64_t grain, void (*call)(void*, int64_t, int6
   pool.context = context;
   pool.n = n;
   pool.grain = grain;
+  pool.failed.store(false, std::memory_order_relaxed);
   pool.finished.store(0, std::memory_order_relaxed);
   const uint64_t count = static_cast<uint64_t>(ranges), threads = pool.shares.size();
   for (uint64_t t = 0; t < threads; ++t) {
@@ -200,6 +217,7 @@ void ThreadPool::run(int64_t n, int64_t grain, void (*call)(void*, int64_t, int6
   pool.help(0);
   auto done = [&] { return pool.finished.load(std::memory_order_acquire) == static_cast<uint32_t>(ranges); };
   while (!spin_until(done)) std::this_thread::yield();
+  if (pool.failed.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(pool.failure, nullptr));
 }
 
 }  // namespace transmuter

@@ -18,11 +18,15 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
+  // What 0 means. Asks the system each time.
+  static int usable_cores();
 
   // Calls fn(begin, end) on disjoint ranges that cover [0, n), each at most `grain` long and starting at a multiple of
   // grain. How the ranges go to threads never changes results: fn must not depend on it. Runs in the caller when n <=
-  // grain. fn must not throw. Calls from several threads at once are safe: one has the threads, the others run in their
-  // callers, as nested calls do.
+  // grain. When fn throws, the ranges not begun yet are left out, and the first exception is thrown on when those begun
+  // have ended; the pool is as good as before. Calls from several threads at once are safe, and nobody waits for
+  // another's region: one has the workers, the others run in their callers, as nested calls do. In a child after fork()
+  // there are no workers, and every region runs in its caller.
   template <class Fn>
   void parallel_for(int64_t n, int64_t grain, const Fn& fn) {
     if (n <= 0) return;

@@ -2,9 +2,11 @@
 
 #include <new>
 
+#include "backends/weight_store.h"
 #include "base/strings.h"
 #include "ir/print.h"
 #include "runtime/trace.h"
+#include "runtime/warm_up.h"
 
 namespace transmuter {
 
@@ -86,6 +88,13 @@ void Model::Impl::locate(Error& error) const {
   if (!model.path.empty()) error.in("file " + model.path);
 }
 
+std::shared_ptr<WeightStore> Model::Impl::weights_for(const std::string& backend) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<WeightStore>& store = weights_[backend];
+  if (!store) store = std::make_shared<WeightStore>();
+  return store;
+}
+
 namespace {
 
 Error out_of_memory(const Model::Impl& model) {
@@ -114,7 +123,44 @@ void CompiledModel::trace(const TensorMap& inputs) const try {
   throw out_of_memory(*impl_->model);
 }
 
-RunStats CompiledModel::stats() const { return impl_->runner->stats(); }
+void CompiledModel::warm_up(const WarmUp& expected) const {
+  for (const auto& [sizes, inputs] : runtime::warm_up_inputs(impl_->model->inputs, expected)) {
+    try {
+      (*this)(inputs);
+    } catch (Error& error) {
+      error.in(str("warm-up with ", sizes));
+      throw;
+    }
+  }
+}
+
+void CompiledModel::trim() const {
+  impl_->runner->trim();
+  impl_->engine->state->arenas.trim();
+}
+
+RunStats CompiledModel::stats() const {
+  RunState& state = *impl_->engine->state;
+  const RunCounters& c = state.counters;
+  const auto get = [](const RunCounters::Count& count) { return count.load(std::memory_order_relaxed); };
+  RunStats stats;
+  stats.runs = get(c.runs);
+  stats.traces = get(c.traces);
+  stats.body_traces = get(c.body_traces);
+  stats.evictions = get(c.evictions);
+  stats.breaks = get(c.breaks);
+  stats.specializations = get(c.specializations);
+  stats.binds = get(c.binds);
+  stats.plan_hits = get(c.plan_hits);
+  stats.plan_evictions = get(c.plan_evictions);
+  stats.trace_ms = static_cast<double>(get(c.trace_ns)) * 1e-6;
+  stats.compile_ms = static_cast<double>(get(c.compile_ns)) * 1e-6;
+  stats.bind_us = static_cast<double>(get(c.bind_ns)) * 1e-3;
+  stats.arena_bytes = state.arenas.bytes();
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  stats.composites = state.composites;
+  return stats;
+}
 
 std::string CompiledModel::trace_text() const {
   std::string text;

@@ -1,7 +1,9 @@
 // What a Model and a CompiledModel are inside.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,17 @@ struct Model::Impl {
   TensorMap by_name(std::vector<Value> outputs) const;
   // An Error on its way out gets the file's name.
   void locate(Error& error) const;
+  // What backends made of the weights, for all compiled models.
+  std::shared_ptr<WeightStore> weights_for(const std::string& backend) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<WeightStore>> weights_;  // by backend
 };
 
 struct CompiledModel::Impl {
   std::shared_ptr<const Model::Impl> model;
+  std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<runtime::GraphRunner> runner;
 };
 

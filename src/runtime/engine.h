@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/run_state.h"
 #include "ir/program.h"
 #include "transmuter/backend.h"
 
@@ -18,6 +19,7 @@ struct Engine {
   bool trainable = false;  // weights may change: nothing reads their values while tracing
   int cache_size = 8;      // traces kept for each graph
   bool describe = false;   // traces note the values that they knew
+  std::shared_ptr<RunState> state = std::make_shared<RunState>();  // options.state, where the backend gets it
 
   // What the backend is given: passes, and composites that it does not take written out. `composites`: counts those of
   // the program after the passes by name.

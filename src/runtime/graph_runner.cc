@@ -10,8 +10,15 @@
 namespace transmuter::runtime {
 namespace {
 
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+using Clock = std::chrono::steady_clock;
+
+// A fresh trace may not fit the run after it where what breaks is random.
+constexpr int kFreshTraces = 4;
+
+int64_t nanoseconds(double milliseconds) { return static_cast<int64_t>(milliseconds * 1e6); }
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
 // The dtypes, ranks and presence that the trace was made for.
@@ -26,31 +33,44 @@ bool same_kind(const Trace& trace, const std::vector<Value>& inputs) {
 
 }  // namespace
 
-GraphRunner::GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine)
-    : graph_(std::move(graph)), engine_(std::move(engine)) {}
+GraphRunner::GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine, Role role)
+    : graph_(std::move(graph)), engine_(std::move(engine)), role_(role) {}
 
-GraphRunner::TracePtr GraphRunner::find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried,
-                                        std::unique_ptr<Bindings>& bound) {
+GraphRunner::Chosen GraphRunner::find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (auto it = traces_.begin(); it != traces_.end(); ++it) {
     const Trace& candidate = **it;
     if (!same_kind(candidate, inputs) || std::find(tried.begin(), tried.end(), *it) != tried.end()) continue;
     auto bindings = std::make_unique<Bindings>(candidate.scope);
     bind_symbols(*candidate.scope, inputs, *bindings);
     if (!bindings->guards_hold()) continue;
-    bound = std::move(bindings);
     traces_.splice(traces_.begin(), traces_, it);
-    return traces_.front();
+    return {traces_.front(), std::move(bindings), false};
   }
-  return nullptr;
+  return {};
 }
 
+GraphRunner::Chosen GraphRunner::find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried) {
+  if (Chosen found = find(inputs, tried); found.trace) return found;
+  const std::lock_guard<std::mutex> lock(tracing_);
+  if (Chosen found = find(inputs, tried); found.trace) return found;  // made while this thread waited
+  Chosen made{make(inputs), nullptr, true};
+  made.bindings = std::make_unique<Bindings>(made.trace->scope);
+  bind_symbols(*made.trace->scope, inputs, *made.bindings);
+  return made;
+}
+
+// Without mutex_: threads that have a trace go on.
 GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs) {
-  const auto start = std::chrono::steady_clock::now();
+  RunCounters& counters = engine_->state->counters;
+  const Clock::time_point start = Clock::now();
   TraceOptions options;
   options.engine = engine_;
-  if (stats_.traces == 0) options.composites = &stats_.composites;
-  std::unique_ptr<Trace> made = Tracer(*graph_, options).trace(inputs);
-  const auto compiling = std::chrono::steady_clock::now();
+  std::map<std::string, int64_t> composites;
+  const bool first = role_ == Role::model && counters.traces.load(std::memory_order_relaxed) == 0;
+  if (first) options.composites = &composites;
+  std::shared_ptr<Trace> made = Tracer(*graph_, options).trace(inputs);
+  const Clock::time_point compiling = Clock::now();
   for (auto& step : made->steps) {
     auto* segment = std::get_if<Segment>(&step);
     if (!segment || segment->executable) continue;
@@ -59,53 +79,61 @@ GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs) {
   }
   made->compile_ms += milliseconds_since(compiling);
   made->trace_ms = milliseconds_since(start) - made->compile_ms;
-  stats_.trace_ms += made->trace_ms;
-  stats_.compile_ms += made->compile_ms;
-  ++stats_.traces;
-  stats_.breaks += made->breaks;
-  stats_.specializations += static_cast<int64_t>(made->scope->specializations().size());
-  traces_.push_front(std::move(made));
-  while (traces_.size() > static_cast<size_t>(std::max(1, engine_->cache_size))) traces_.pop_back();
-  return traces_.front();
+  keep(made);
+  if (role_ == Role::body) {
+    RunCounters::add(counters.body_traces);
+    return made;
+  }
+  if (first) {
+    const std::lock_guard<std::mutex> lock(engine_->state->mutex);
+    engine_->state->composites = std::move(composites);
+  }
+  RunCounters::add(counters.traces);
+  RunCounters::add(counters.trace_ns, nanoseconds(made->trace_ms));
+  RunCounters::add(counters.compile_ns, nanoseconds(made->compile_ms));
+  RunCounters::add(counters.breaks, made->breaks);
+  RunCounters::add(counters.specializations, static_cast<int64_t>(made->scope->specializations().size()));
+  return made;
+}
+
+void GraphRunner::keep(TracePtr trace) {
+  std::list<TracePtr> evicted;  // goes after the lock; runs in flight may still hold it
+  const std::lock_guard<std::mutex> lock(mutex_);
+  traces_.push_front(std::move(trace));
+  while (traces_.size() > static_cast<size_t>(std::max(1, engine_->cache_size))) {
+    evicted.splice(evicted.begin(), traces_, std::prev(traces_.end()));
+    RunCounters::add(engine_->state->counters.evictions);
+  }
 }
 
 std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs) {
   std::vector<TracePtr> tried;
-  for (;;) {
-    TracePtr chosen;
-    std::unique_ptr<Bindings> bindings;
-    bool fresh = false;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      chosen = find(inputs, tried, bindings);
-      if (!chosen) {
-        chosen = make(inputs);
-        fresh = true;
-      }
-      if (tried.empty()) ++stats_.runs;
-    }
-    if (!bindings) {
-      bindings = std::make_unique<Bindings>(chosen->scope);
-      bind_symbols(*chosen->scope, inputs, *bindings);
-    }
+  for (int fresh = 0;;) {
+    const Chosen chosen = find_or_make(inputs, tried);
+    if (tried.empty() && role_ == Role::model) RunCounters::add(engine_->state->counters.runs);
     try {
-      return run_trace(*chosen, inputs, *engine_->backend, *bindings);
+      return run_trace(*chosen.trace, inputs, *engine_->backend, *chosen.bindings);
     } catch (const GuardFailed& failed) {
-      if (fresh) throw Error(ErrorCode::internal, str("a fresh trace does not fit its own inputs: ", failed.what));
-      tried.push_back(chosen);
+      fresh += chosen.fresh ? 1 : 0;
+      if (fresh == kFreshTraces)
+        throw Error(ErrorCode::internal, str("fresh traces do not fit their own inputs: ", failed.what));
+      tried.push_back(chosen.trace);
     }
   }
 }
 
-void GraphRunner::ensure_trace(const std::vector<Value>& inputs) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<Bindings> bindings;
-  if (!find(inputs, {}, bindings)) make(inputs);
-}
+void GraphRunner::ensure_trace(const std::vector<Value>& inputs) { find_or_make(inputs, {}); }
 
-RunStats GraphRunner::stats() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return stats_;
+void GraphRunner::trim() const {
+  for (const TracePtr& trace : traces()) {
+    for (const auto& step : trace->steps) {
+      if (const auto* segment = std::get_if<Segment>(&step)) {
+        segment->executable->trim();
+      } else if (const auto& body = std::get<EagerStep>(step).body) {
+        body->trim();
+      }
+    }
+  }
 }
 
 std::vector<std::shared_ptr<const Trace>> GraphRunner::traces() const {

@@ -10,34 +10,44 @@
 #include "onnx/graph.h"
 #include "runtime/engine.h"
 #include "runtime/trace.h"
-#include "transmuter/model.h"
 
 namespace transmuter::runtime {
 
 class GraphRunner {
  public:
-  GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine);
+  enum class Role { model, body };  // whose figures its traces count in
+  GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine, Role role = Role::body);
 
   // Inputs by position (kind none: not given, the initializer of that name counts). May be called from several threads
-  // at once; they wait for each other only while one traces.
+  // at once: one traces at a time, and who needs a trace waits for it, since it may be the one; who has a trace goes
+  // on. When tracing fails nothing is kept, and the next thread traces for itself.
   std::vector<Value> run(const std::vector<Value>& inputs);
   // Traces if no trace fits, without a run.
   void ensure_trace(const std::vector<Value>& inputs);
+  // Frees the plans of all traces.
+  void trim() const;
 
-  RunStats stats() const;
   std::vector<std::shared_ptr<const Trace>> traces() const;  // the one used last comes first
 
  private:
   using TracePtr = std::shared_ptr<const Trace>;
-  // Under the mutex. `tried`: traces that turned out not to fit this run.
-  TracePtr find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried, std::unique_ptr<Bindings>& bound);
+  struct Chosen {
+    TracePtr trace;
+    std::unique_ptr<Bindings> bindings;  // with the symbols of the inputs
+    bool fresh = false;
+  };
+  // `tried`: traces that turned out not to fit this run.
+  Chosen find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried);
+  Chosen find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried);
   TracePtr make(const std::vector<Value>& inputs);
+  void keep(TracePtr trace);
 
   std::shared_ptr<const onnx::Graph> graph_;
   std::shared_ptr<const Engine> engine_;
+  Role role_;
+  std::mutex tracing_;  // held by the thread that traces; taken before mutex_
   mutable std::mutex mutex_;
-  std::list<TracePtr> traces_;  // most recently used first
-  RunStats stats_;
+  std::list<TracePtr> traces_;  // under mutex_, most recently used first
 };
 
 }  // namespace transmuter::runtime

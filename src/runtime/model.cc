@@ -1,6 +1,5 @@
 #include <charconv>
 
-#include "backends/weight_store.h"
 #include "base/strings.h"
 #include "onnx/tensor_proto.h"
 #include "onnx/value_proto.h"
@@ -15,6 +14,8 @@
 
 namespace transmuter {
 namespace {
+
+constexpr int kMaxThreads = 1024;
 
 ValueSpec spec_of(const onnx::ValueInfo& info) {
   ValueSpec spec;
@@ -142,12 +143,17 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
 }
 
 CompiledModel Model::compile(const CompileOptions& options) const {
+  if (options.cache_size < 1)
+    throw Error(ErrorCode::invalid_input, str("cache_size is ", options.cache_size, "; at least 1 trace is kept"));
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    throw Error(ErrorCode::invalid_input, str("threads is ", options.threads, "; it must be from 0 to ", kMaxThreads));
   auto engine = std::make_shared<runtime::Engine>();
   engine->backend = Backend::get(options.backend);
   engine->options.threads = options.threads;
   engine->options.passes = options.passes;
   engine->options.verbose = options.verbose;
-  engine->options.weights = std::make_shared<WeightStore>();
+  engine->options.weights = impl_->weights_for(options.backend);
+  engine->options.state = engine->state;
   engine->passes = options.passes;
   if (options.compute_type != "f32" && options.compute_type != "native") {
     throw Error(ErrorCode::invalid_input, str("compute_type ", options.compute_type, " is neither f32 nor native"));
@@ -170,7 +176,9 @@ CompiledModel Model::compile(const CompileOptions& options) const {
   auto impl = std::make_shared<CompiledModel::Impl>();
   impl->model = impl_;
   std::shared_ptr<const onnx::Graph> graph(impl_, &impl_->model.graph);  // lives as long as the model
-  impl->runner = std::make_unique<runtime::GraphRunner>(std::move(graph), std::move(engine));
+  impl->engine = engine;
+  impl->runner =
+      std::make_unique<runtime::GraphRunner>(std::move(graph), std::move(engine), runtime::GraphRunner::Role::model);
   CompiledModel compiled;
   compiled.impl_ = std::move(impl);
   return compiled;

@@ -11,10 +11,13 @@
 namespace transmuter {
 namespace {
 
-// One pool for each number of threads, kept: threads are dear to start.
+// One pool for each number of threads, kept: threads are dear to start. Whoever asks for as many threads shares one, so
+// that compiled models which run at once don't have more threads than that, callers aside.
 std::shared_ptr<ThreadPool> pool_of(int threads) {
   static std::mutex mutex;
   static std::map<int, std::shared_ptr<ThreadPool>> pools;
+  static const int usable = ThreadPool::usable_cores();
+  if (threads <= 0) threads = usable;
   const std::lock_guard<std::mutex> lock(mutex);
   std::shared_ptr<ThreadPool>& pool = pools[threads];
   if (!pool) pool = std::make_shared<ThreadPool>(threads);
@@ -38,8 +41,10 @@ class CpuBackend : public Backend {
   Tensor download(const Buffer& buffer) const override { return buffer.host; }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const override {
     const char* verbose = std::getenv("TRANSMUTER_VERBOSE");
-    return std::make_unique<cpu::CpuExecutable>(program, pool_of(options.threads),
-                                                options.weights ? options.weights : std::make_shared<WeightStore>(),
+    BackendOptions full = options;
+    if (!full.weights) full.weights = std::make_shared<WeightStore>();
+    if (!full.state) full.state = std::make_shared<RunState>();
+    return std::make_unique<cpu::CpuExecutable>(program, pool_of(options.threads), full,
                                                 options.verbose || (verbose && *verbose == '1'));
   }
 };

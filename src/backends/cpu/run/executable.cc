@@ -19,8 +19,8 @@ constexpr size_t kPlansKept = 16;
 }  // namespace
 
 CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
-                             std::shared_ptr<WeightStore> store, bool verbose)
-    : program_(program), pool_(std::move(pool)), store_(std::move(store)), verbose_(verbose) {
+                             const BackendOptions& options, bool verbose)
+    : program_(program), pool_(std::move(pool)), store_(options.weights), state_(options.state), verbose_(verbose) {
   stages_ = Planner(program_, *pool_, *store_, verbose).plan();
   caches_.resize(stages_.size());
   keep_weights();
@@ -57,7 +57,7 @@ void CpuExecutable::keep_weights() {
       continue;
     }
     const std::string key = str("aligned ", reinterpret_cast<uintptr_t>(p.weight.bytes()), " ", p.weight.nbytes());
-    weights_.emplace_back(p.value, store_->get<Tensor>(key, [&] {
+    weights_.emplace_back(p.value, store_->get<Tensor>(key, p.weight, [&] {
       auto copy = std::make_shared<const Tensor>(p.weight.aligned());
       release_pages(p.weight.bytes(), p.weight.nbytes());
       return copy;
@@ -65,9 +65,7 @@ void CpuExecutable::keep_weights() {
   }
 }
 
-std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bindings,
-                                                      const std::vector<Tensor>& values) const {
-  const Stage& stage = stages_[index];
+std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage, Bindings& bindings) const {
   std::vector<int64_t> key;
   if (program_.scope()) {
     const auto& symbols = program_.scope()->symbols();
@@ -75,16 +73,40 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bi
       if (bindings.has(static_cast<int32_t>(i))) key.push_back(bindings.evaluate_expr(symbols[i].expr));
     }
   }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto& plans = caches_[index].plans;
-    for (auto it = plans.begin(); it != plans.end(); ++it) {
-      if (it->first != key) continue;
-      plans.splice(plans.begin(), plans, it);
-      return plans.front().second;
-    }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  PlanCache& plans = caches_[stage];
+  for (auto it = plans.begin(); it != plans.end(); ++it) {
+    if ((*it)->key != key) continue;
+    plans.splice(plans.begin(), plans, it);
+    return plans.front();
+  }
+  plans.push_front(std::make_shared<PlanEntry>());
+  plans.front()->key = std::move(key);
+  if (plans.size() > kPlansKept) {
+    plans.pop_back();
+    RunCounters::add(state_->counters.plan_evictions);
+  }
+  return plans.front();
+}
+
+std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bindings,
+                                                      const std::vector<Tensor>& values) const {
+  const std::shared_ptr<PlanEntry> entry = plan_entry(stage, bindings);
+  const std::lock_guard<std::mutex> lock(entry->binding);
+  if (entry->plan) {
+    RunCounters::add(state_->counters.plan_hits);
+    return entry->plan;
   }
   const auto start = std::chrono::steady_clock::now();
+  entry->plan = bind_stage(stages_[stage], bindings, values);
+  RunCounters::add(state_->counters.binds);
+  RunCounters::add(state_->counters.bind_ns,
+                   std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  return entry->plan;
+}
+
+std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(const Stage& stage, Bindings& bindings,
+                                                           const std::vector<Tensor>& values) const {
   Binder bind(program_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
@@ -108,44 +130,13 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t index, Bindings& bi
       throw;
     }
   }
-  auto plan = std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ++plans_made_;
-  plan_ms_ += took.count();
-  auto& plans = caches_[index].plans;
-  plans.emplace_front(std::move(key), plan);
-  if (plans.size() > kPlansKept) plans.pop_back();
-  return plan;
-}
-
-CpuExecutable::Arena CpuExecutable::take_arena(size_t bytes) const {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = arenas_.begin(); it != arenas_.end(); ++it) {
-      if (it->bytes < bytes) continue;
-      Arena arena = std::move(*it);
-      arenas_.erase(it);
-      return arena;
-    }
-    if (!arenas_.empty()) arenas_.pop_back();  // too small for what comes now
-  }
-  Arena arena;
-  arena.bytes = bytes;
-  arena.memory.reset(new std::byte[bytes + 64]);
-  arena.base = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(arena.memory.get()) + 63) / 64 * 64);
-  return arena;
-}
-
-void CpuExecutable::give_arena(Arena arena) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  arenas_.push_back(std::move(arena));
+  return std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
 }
 
 void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Bindings& bindings) const {
   const Stage& stage = stages_[index];
   const std::shared_ptr<const BoundPlan> plan = bound(index, bindings, values);
-  Arena arena = take_arena(static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
+  const ArenaPool::Lease arena(state_->arenas, static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
   std::vector<Tensor> outputs;
   outputs.reserve(plan->outputs.size());
   std::vector<std::byte*> bases(plan->buffers.size());
@@ -156,7 +147,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Binding
     const BoundBuffer& buffer = plan->buffers[i];
     switch (buffer.kind) {
       case BoundBuffer::Kind::arena:
-        bases[i] = arena.base + buffer.offset;
+        bases[i] = arena.base() + buffer.offset;
         break;
       case BoundBuffer::Kind::input:
         bases[i] = const_cast<std::byte*>(
@@ -181,7 +172,6 @@ void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Binding
     }
     if (verbose_) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  give_arena(std::move(arena));
   if (verbose_) report(*plan, seconds);
   for (size_t i = 0; i < outputs.size(); ++i) values[static_cast<size_t>(stage.outputs[i].id)] = std::move(outputs[i]);
 }
@@ -227,12 +217,17 @@ std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindi
 
 ExecutableStats CpuExecutable::stats() const {
   ExecutableStats stats;
-  const std::lock_guard<std::mutex> lock(mutex_);
   for (const Stage& stage : stages_) stats.steps += stage.steps.size() + (stage.dynamic ? 1 : 0);
-  for (const Arena& arena : arenas_) stats.arena_bytes += arena.bytes;
-  stats.plans = plans_made_;
-  stats.plan_ms = plan_ms_;
+  stats.arena_bytes = static_cast<size_t>(state_->arenas.bytes());
+  stats.plans = static_cast<size_t>(state_->counters.binds.load(std::memory_order_relaxed));
+  stats.plan_ms = static_cast<double>(state_->counters.bind_ns.load(std::memory_order_relaxed)) * 1e-6;
   return stats;
+}
+
+void CpuExecutable::trim() const {
+  std::vector<PlanCache> freed(caches_.size());  // goes after the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  caches_.swap(freed);
 }
 
 }  // namespace transmuter::cpu

@@ -8,48 +8,50 @@
 
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/run/bound_plan.h"
+#include "backends/run_state.h"
 #include "transmuter/backend.h"
 
 namespace transmuter::cpu {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool, std::shared_ptr<WeightStore> store,
+  // `options`: the stores that executables of one model share are never null.
+  CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool, const BackendOptions& options,
                 bool verbose);
 
   std::vector<Buffer> run(std::span<Buffer> inputs, Bindings& bindings) const override;
   ExecutableStats stats() const override;
+  void trim() const override;
 
  private:
-  struct Arena {
-    std::unique_ptr<std::byte[]> memory;
-    size_t bytes = 0;
-    std::byte* base = nullptr;
+  // The plan for one set of sizes. The first thread that asks binds it, under the mutex; when that fails, the next
+  // tries again.
+  struct PlanEntry {
+    std::vector<int64_t> key;
+    std::mutex binding;
+    std::shared_ptr<const BoundPlan> plan;
   };
-  // The plans of one stage by the sizes of its dims, most recently used first.
-  struct PlanCache {
-    std::list<std::pair<std::vector<int64_t>, std::shared_ptr<const BoundPlan>>> plans;
-  };
+  // Of one stage, most recently used first.
+  using PlanCache = std::list<std::shared_ptr<PlanEntry>>;
 
   void keep_weights();
+  std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings) const;
   std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Tensor>& values) const;
+  std::shared_ptr<const BoundPlan> bind_stage(const Stage& stage, Bindings& bindings,
+                                              const std::vector<Tensor>& values) const;
   void run_stage(size_t stage, std::vector<Tensor>& values, Bindings& bindings) const;
   void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
-  Arena take_arena(size_t bytes) const;
-  void give_arena(Arena arena) const;
 
   ir::Program program_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<WeightStore> store_;
+  std::shared_ptr<RunState> state_;
   std::vector<std::pair<ir::Value, std::shared_ptr<const Tensor>>> weights_;
   bool verbose_;
   std::vector<Stage> stages_;
   std::vector<const ir::Op*> constants_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // of caches_
   mutable std::vector<PlanCache> caches_;
-  mutable std::vector<Arena> arenas_;
-  mutable size_t plans_made_ = 0;
-  mutable double plan_ms_ = 0;
 };
 
 }  // namespace transmuter::cpu

@@ -41,7 +41,7 @@ class ConvStep : public Step {
         return wide;
       };
       wide_ = store_.get<Tensor>(
-          str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()), widen);
+          str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()), *weight_, widen);
       weight_ = wide_.get();
     }
     reads = op.operands;
@@ -66,7 +66,8 @@ class ConvStep : public Step {
     std::shared_ptr<const Packed> packed;
     if (const size_t bytes = weight_ ? conv_packed_bytes(args) : 0) {
       packed = store_.get<Packed>(
-          str("conv ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), [&] {
+          str("conv ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), *weight_,
+          [&] {
             auto made = std::make_shared<Packed>(memory_, bytes);
             const Tensor aligned = weight_->aligned();
             ConvArgs with_filters = args;

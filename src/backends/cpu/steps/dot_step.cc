@@ -258,7 +258,7 @@ std::shared_ptr<const Packed> pack(Planner& planner, const ir::Op& op, const Axe
     release_pages(weight.tensor.bytes(), weight.tensor.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
   };
-  return planner.has_lasting_address(op.operands[1]) ? planner.store().get<Packed>(key, make) : make();
+  return planner.has_lasting_address(op.operands[1]) ? planner.store().get<Packed>(key, weight.tensor, make) : make();
 }
 
 // A transpose that is the only reader gets its result dense if the product is stored in the transpose's order.

@@ -1,0 +1,81 @@
+#include "backends/run_state.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/memory.h"
+
+namespace transmuter {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Sizes of arenas go in steps of an eighth, so that a cache which grows by a token a run doesn't ask for new memory
+// each time.
+size_t rounded(size_t bytes) {
+  const size_t step = std::max<size_t>(kAlignment, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+ArenaPool::ArenaPool() { kept_.reserve(std::max<size_t>(4, std::thread::hardware_concurrency())); }
+
+ArenaPool::Lease::Lease(ArenaPool& pool, size_t bytes) : pool_(pool), block_(pool.take(bytes)) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(block_.memory.get());
+  base_ = reinterpret_cast<std::byte*>((address + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+ArenaPool::Lease::~Lease() { pool_.give(std::move(block_)); }
+
+ArenaPool::Block ArenaPool::take(size_t bytes) {
+  Block freed;  // goes after the lock
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto best = kept_.end(), largest = kept_.end();
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (it->bytes >= bytes && (best == kept_.end() || it->bytes < best->bytes)) best = it;
+      if (largest == kept_.end() || it->bytes > largest->bytes) largest = it;
+    }
+    if (best == kept_.end()) best = largest;  // none suffices: the new one takes the place of the largest
+    if (best != kept_.end()) {
+      std::swap(freed, *best);
+      kept_.erase(best);
+      if (freed.bytes >= bytes) return freed;
+    }
+  }
+  bytes_.fetch_sub(static_cast<int64_t>(freed.bytes), std::memory_order_relaxed);
+  freed = {};
+  Block fresh;
+  fresh.bytes = rounded(bytes);
+  if (!memory_is_there(fresh.bytes)) throw std::bad_alloc();
+  fresh.memory.reset(new std::byte[fresh.bytes + kAlignment]);
+  bytes_.fetch_add(static_cast<int64_t>(fresh.bytes), std::memory_order_relaxed);
+  return fresh;
+}
+
+void ArenaPool::give(Block block) noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (kept_.size() < kept_.capacity()) {
+      kept_.push_back(std::move(block));
+      return;
+    }
+  }
+  bytes_.fetch_sub(static_cast<int64_t>(block.bytes), std::memory_order_relaxed);
+}
+
+void ArenaPool::trim() {
+  std::vector<Block> freed;
+  freed.reserve(kept_.capacity());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    kept_.swap(freed);
+  }
+  for (const Block& block : freed) bytes_.fetch_sub(static_cast<int64_t>(block.bytes), std::memory_order_relaxed);
+}
+
+}  // namespace transmuter
