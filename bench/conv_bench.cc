@@ -3,16 +3,11 @@
 //   conv_bench [--threads N] [--wall] [name-filter]
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "backends/cpu/kernels/conv.h"
-#include "backends/cpu/kernels/target.h"
-#include "bench.h"
+#include "kernel_bench.h"
 
 #if TRANSMUTER_BENCH_DNNL
-#include <unistd.h>
-
 #include <oneapi/dnnl/dnnl.hpp>
 #endif
 
@@ -89,32 +84,9 @@ double dnnl_time(const Shape& s, bool wall) {
 #endif
 
 int run(int argc, char** argv) {
-  int threads = 1;
-  bool wall = false;
-  std::string filter;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) {
-      threads = std::atoi(argv[++i]);
-    } else if (!std::strcmp(argv[i], "--wall")) {
-      wall = true;
-    } else {
-      filter = argv[i];
-    }
-  }
-  wall = wall || threads > 1;
-#if TRANSMUTER_BENCH_DNNL
-  // Its OpenMP reads the count when it is loaded, so the process starts again.
-  const std::string count = std::to_string(threads);
-  if (const char* set = std::getenv("OMP_NUM_THREADS"); !set || count != set) {
-    setenv("OMP_NUM_THREADS", count.c_str(), 1);
-    execv("/proc/self/exe", argv);
-  }
-#endif
-  cpu::init_target();
-  std::printf("%s, %d thread(s), %s time, peak %.1f GF/s a core\n", cpu::current_target().c_str(), threads,
-              wall ? "wall" : "CPU", fma_peak() * 1e-9);
+  const Options options = start(argc, argv);
   for (const auto& w : read_shapes(SHAPES_DIR "/conv.txt")) {
-    if (w.size() < 8 || w[0].find(filter) == std::string::npos) continue;
+    if (w.size() < 8 || w[0].find(options.filter) == std::string::npos) continue;
     const Shape s{w[0],
                   std::stoll(w[1]),
                   std::stoll(w[2]),
@@ -125,15 +97,13 @@ int run(int argc, char** argv) {
                   std::stoll(w[7])};
     const double work =
         2.0 * static_cast<double>(s.out_size() * s.out_size() * s.out * s.in / s.groups * s.kernel * s.kernel);
-    const double peak = fma_peak() * threads, time = ours(s, threads, wall);
-    std::printf("%-24s %9.1f us %7.1f GF/s %5.1f %%", s.name.c_str(), time * 1e6, work / time * 1e-9,
-                100 * work / time / peak);
+    std::printf("%-24s ", s.name.c_str());
+    const double time = ours(s, options.threads, options.wall);
+    print_rate(options, work, time);
 #if TRANSMUTER_BENCH_DNNL
-    const double other = dnnl_time(s, wall);
-    std::printf("   oneDNN %7.1f GF/s, %.2f x", work / other * 1e-9, other / time);
+    print_dnnl(work, time, dnnl_time(s, options.wall));
 #endif
-    std::printf("\n");
-    std::fflush(stdout);
+    end_line();
   }
   return 0;
 }

@@ -1,7 +1,10 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <numeric>
+#include <vector>
 
 #include "commands.h"
 #include "transmuter/transmuter.h"
@@ -19,11 +22,45 @@ void EngineOptions::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"f32", "native"}));
 }
 
+namespace {
+
+// How many letters have to be put in, taken out or replaced to get from one word to the other.
+size_t edits(const std::string& from, const std::string& to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i] != to[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The first argument is meant as a command and is none: a sentence that says so, else nothing.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  if (word.starts_with('-')) return "";
+  std::string all, nearest;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::string name = command->get_name();
+    if (name == word) return "";
+    all += (all.empty() ? "" : ", ") + name;
+    if (nearest.empty() || edits(word, name) < edits(word, nearest)) nearest = name;
+  }
+  const bool near = edits(word, nearest) <= 2 || nearest.starts_with(word);
+  return "there is no command \"" + word + "\"" + (near ? "; did you mean " + nearest + "?" : "") + " (" + all + ")";
+}
+
+}  // namespace
+
 }  // namespace transmuter::cli
 
 int main(int argc, char** argv) {
   using namespace transmuter;
   CLI::App app("Runs ONNX models on any backend.\nExit codes: 0 ok, 1 failed, 2 usage.", "transmuter");
+  app.set_version_flag("--version", "transmuter " TRANSMUTER_VERSION);
   app.require_subcommand(1);
   cli::add_run(app);
   cli::add_inspect(app);
@@ -32,6 +69,12 @@ int main(int argc, char** argv) {
   cli::add_export(app);
   cli::add_ops(app);
   cli::add_embed(app);
+  if (argc > 1) {
+    if (const std::string sentence = cli::unknown_command(app, argv[1]); !sentence.empty()) {
+      std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());
+      return 2;
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

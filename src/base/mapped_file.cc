@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -65,7 +66,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool
     mappings().sizes[result->bytes_] = result->size_;
     return result;
   }
-  result->memory_.reset(new std::byte[result->size_]);
+  result->memory_.reset(new (std::nothrow) std::byte[result->size_]);
+  if (!result->memory_) throw Error(ErrorCode::out_of_memory, str("there is not enough memory to read ", path));
   size_t done = 0;
   while (done < result->size_) {
     // One read moves at most 2 GB on Linux.

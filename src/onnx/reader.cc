@@ -78,8 +78,8 @@ Model guarded(const std::string& where, Body body) {
 }  // namespace
 
 Model read_model(const std::string& path, const ReadOptions& options) {
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path, options.map);  // names the file itself
   return guarded(str("file ", path), [&] {
-    const std::shared_ptr<const MappedFile> file = MappedFile::open(path, options.map);
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
     const std::string folder = parent.empty() ? std::string(".") : parent.string();
     Model model = parse(file->view(), {file, std::make_shared<ExternalData>(folder, options.map)});

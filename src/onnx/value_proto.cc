@@ -14,7 +14,6 @@ enum class ElementKind : int32_t { undefined, tensor, sparse_tensor, sequence, m
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_input, sentence); }
 
 Value parse_sequence(std::string_view message, const Source& source, int depth);
-Value parse_optional(std::string_view message, const Source& source, int depth);
 
 // All entries of one kind, at most: the wire keeps order within a kind only.
 void check_kind(ElementKind declared, ElementKind held) {
@@ -78,15 +77,17 @@ Value parse_map(std::string_view message, const Source& source, int depth) {
   return map;
 }
 
-Value parse_sequence(std::string_view message, const Source& source, int depth) {
+// SequenceProto and OptionalProto number their fields alike; `container` is empty, and of the kind that `message`
+// holds.
+Value parse_container(Value container, std::string_view message, const Source& source, int depth) {
   if (depth > kMaxDepth) refuse(str("a value is nested deeper than ", kMaxDepth, " levels"));
   ElementKind declared = ElementKind::undefined;
   ElementKind held = ElementKind::undefined;
-  Value sequence = Value::sequence({});
   const auto add = [&](ElementKind kind, Value value) {
+    if (container.kind == Value::Kind::optional && !container.items.empty()) refuse("an optional holds two values");
     check_kind(held, kind);
     held = kind;
-    sequence.items.push_back(std::move(value));
+    container.items.push_back(std::move(value));
   };
   Fields fields(message);
   while (fields.next()) {
@@ -107,55 +108,19 @@ Value parse_sequence(std::string_view message, const Source& source, int depth) 
         add(ElementKind::map, parse_map(fields.bytes(), source, depth + 1));
         break;
       case 7:
-        add(ElementKind::optional, parse_optional(fields.bytes(), source, depth + 1));
+        add(ElementKind::optional, parse_container(Value::optional({}), fields.bytes(), source, depth + 1));
         break;
       default:
         fields.skip();
     }
   }
   check_kind(declared, held);
-  if (!sequence.items.empty() && sequence.items[0].is_tensor()) sequence.element = sequence.items[0].tensor.dtype();
-  return sequence;
+  if (!container.items.empty() && container.items[0].is_tensor()) container.element = container.items[0].tensor.dtype();
+  return container;
 }
 
-Value parse_optional(std::string_view message, const Source& source, int depth) {
-  if (depth > kMaxDepth) refuse(str("a value is nested deeper than ", kMaxDepth, " levels"));
-  ElementKind declared = ElementKind::undefined;
-  ElementKind held = ElementKind::undefined;
-  Value optional = Value::optional({});
-  const auto set = [&](ElementKind kind, Value value) {
-    if (held != ElementKind::undefined) refuse("an optional holds two values");
-    held = kind;
-    optional.items.push_back(std::move(value));
-  };
-  Fields fields(message);
-  while (fields.next()) {
-    switch (fields.field()) {
-      case 2:
-        declared = static_cast<ElementKind>(fields.int32());
-        break;
-      case 3:
-        set(ElementKind::tensor, parse_tensor(fields.bytes(), source).tensor);
-        break;
-      case 4:
-        set(ElementKind::sparse_tensor, parse_sparse_tensor(fields.bytes(), source).tensor);
-        break;
-      case 5:
-        set(ElementKind::sequence, parse_sequence(fields.bytes(), source, depth + 1));
-        break;
-      case 6:
-        set(ElementKind::map, parse_map(fields.bytes(), source, depth + 1));
-        break;
-      case 7:
-        set(ElementKind::optional, parse_optional(fields.bytes(), source, depth + 1));
-        break;
-      default:
-        fields.skip();
-    }
-  }
-  check_kind(declared, held);
-  if (!optional.items.empty() && optional.items[0].is_tensor()) optional.element = optional.items[0].tensor.dtype();
-  return optional;
+Value parse_sequence(std::string_view message, const Source& source, int depth) {
+  return parse_container(Value::sequence({}), message, source, depth);
 }
 
 // The element dtype of an empty container comes from its declaration.
@@ -171,8 +136,8 @@ Value parse_from(std::string_view bytes, const ValueInfo& declared, const Source
       return parse_tensor(bytes, source).tensor;
     case ValueInfo::Kind::sequence:
     case ValueInfo::Kind::optional: {
-      Value value = declared.kind == ValueInfo::Kind::sequence ? parse_sequence(bytes, source, 0)
-                                                               : parse_optional(bytes, source, 0);
+      Value value = parse_container(
+          declared.kind == ValueInfo::Kind::sequence ? Value::sequence({}) : Value::optional({}), bytes, source, 0);
       take_element(declared, value);
       return value;
     }
@@ -186,9 +151,9 @@ Value parse_from(std::string_view bytes, const ValueInfo& declared, const Source
 }  // namespace
 
 std::string read_value_name(const std::string& path) {
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);  // names the file itself where it fails
   return within([&] { return str("file ", path); },
                 [&] {
-                  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
                   // TensorProto has its name in field 8, the containers in field 1, which holds numbers in TensorProto.
                   std::string first;
                   Fields fields(file->view());
@@ -204,9 +169,9 @@ std::string read_value_name(const std::string& path) {
 }
 
 Value read_value_file(const std::string& path, const ValueInfo& declared) {
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
   return within([&] { return str("file ", path); },
                 [&] {
-                  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
                   return parse_from(file->view(), declared, {file, nullptr});
                 });
 }

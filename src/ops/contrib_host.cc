@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/strings.h"
+#include "ops/host_node.h"
 #include "ops/registry.h"
 
 namespace transmuter::ops {
@@ -14,26 +15,8 @@ namespace {
 using onnx::Attribute;
 using transmuter::Value;
 
-[[noreturn]] void invalid(const onnx::Node& node, const std::string& what) {
-  throw Error(ErrorCode::invalid_input, str(node.op_type, ": ", what));
-}
-
-const Tensor& tensor_input(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
-  if (i >= inputs.size() || !inputs[i].is_tensor()) invalid(node, str("input ", i, " must be a tensor"));
-  return inputs[i].tensor;
-}
 bool has_input(const std::vector<Value>& inputs, size_t i) {
   return i < inputs.size() && inputs[i].kind != Value::Kind::none;
-}
-
-int64_t integer_attribute(const onnx::Node& node, const char* name) {
-  const Attribute* a = node.find(name);
-  if (!a) invalid(node, str("attribute ", name, " is required"));
-  return a->i;
-}
-int64_t integer_attribute(const onnx::Node& node, const char* name, int64_t otherwise) {
-  const Attribute* a = node.find(name);
-  return a ? a->i : otherwise;
 }
 
 std::vector<int64_t> integers(const Tensor& tensor) { return tensor.aligned().cast(DType::i64).to_vector<int64_t>(); }
@@ -65,7 +48,7 @@ std::vector<Value> murmur_hash(const onnx::Node& node, std::vector<Value> inputs
     for (const std::string& text : x.strings()) hashes.push_back(murmur(text.data(), text.size(), seed));
   } else {
     const int width = bit_width(x.dtype());
-    if (width != 32 && width != 64) invalid(node, str("does not hash ", name(x.dtype())));
+    if (width != 32 && width != 64) invalid(node, "does not hash ", name(x.dtype()));
     const auto* bytes = reinterpret_cast<const char*>(x.bytes());
     const size_t size = static_cast<size_t>(width / 8);
     for (int64_t i = 0; i < x.size(); ++i) hashes.push_back(murmur(bytes + static_cast<size_t>(i) * size, size, seed));
@@ -89,7 +72,7 @@ std::vector<Value> ngram_repeat_block(const onnx::Node& node, std::vector<Value>
     for (int64_t at = 0; at + n <= length; ++at) {
       if (!std::equal(begin + at, begin + at + n - 1, tail)) continue;
       const int64_t banned = *(begin + at + n - 1);
-      if (banned < 0 || banned >= tokens) invalid(node, str("token ", banned, " is out of range"));
+      if (banned < 0 || banned >= tokens) invalid(node, "token ", banned, " is out of range");
       result[static_cast<size_t>(row * tokens + banned)] = -std::numeric_limits<float>::infinity();
     }
   }

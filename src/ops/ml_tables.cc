@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/host_node.h"
 #include "ops/ml.h"
 #include "ops/registry.h"
 
@@ -12,15 +13,6 @@ namespace {
 
 using onnx::Attribute;
 using transmuter::Value;
-
-[[noreturn]] void invalid(const onnx::Node& node, const std::string& what) {
-  throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", what));
-}
-
-const Tensor& tensor_input(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
-  if (i >= inputs.size() || !inputs[i].is_tensor()) invalid(node, str("input ", i, " must be a tensor"));
-  return inputs[i].tensor;
-}
 
 Tensor of_integers(std::vector<int64_t> values) {
   const int64_t count = static_cast<int64_t>(values.size());
@@ -38,16 +30,7 @@ Tensor list_attribute(const onnx::Node& node, const std::string& prefix) {
   if (const Attribute* a = node.find(prefix + "_int64s"); a && !a->ints.empty()) return of_integers(a->ints);
   if (const Attribute* a = node.find(prefix + "_floats"); a && !a->floats.empty())
     return Tensor(a->floats, {static_cast<int64_t>(a->floats.size())});
-  invalid(node, str("there are no ", prefix));
-}
-
-std::string text_attribute(const onnx::Node& node, const char* name, const char* otherwise) {
-  const Attribute* a = node.find(name);
-  return a ? a->s : otherwise;
-}
-int64_t integer_attribute(const onnx::Node& node, const char* name, int64_t otherwise) {
-  const Attribute* a = node.find(name);
-  return a ? a->i : otherwise;
+  invalid(node, "there are no ", prefix);
 }
 
 // What a key that is not listed becomes.
@@ -64,7 +47,7 @@ Tensor default_of(const onnx::Node& node, DType dtype) {
 // The place of each element in the keys, or -1. NaN is found as NaN.
 std::vector<int64_t> places_of(const onnx::Node& node, const Tensor& x, const Tensor& keys) {
   if ((x.dtype() == DType::string) != (keys.dtype() == DType::string))
-    invalid(node, str("keys of ", name(keys.dtype()), " for elements of ", name(x.dtype())));
+    invalid(node, "keys of ", name(keys.dtype()), " for elements of ", name(x.dtype()));
   std::vector<int64_t> places;
   const auto find = [&](const auto& elements, const auto& listed) {
     std::unordered_map<typename std::decay_t<decltype(listed)>::value_type, int64_t> index;
@@ -123,7 +106,7 @@ std::vector<Value> label_encoder(const onnx::Node& node, std::vector<Value> inpu
   const Tensor& x = tensor_input(node, inputs, 0);
   if (node.version < 2) return encode_classes(node, x);
   const Tensor keys = list_attribute(node, "keys"), values = list_attribute(node, "values");
-  if (keys.size() != values.size()) invalid(node, str(keys.size(), " keys for ", values.size(), " values"));
+  if (keys.size() != values.size()) invalid(node, keys.size(), " keys for ", values.size(), " values");
   return {chosen(places_of(node, x, keys), values, default_of(node, values.dtype()), x.shape())};
 }
 
@@ -142,9 +125,9 @@ std::vector<Value> category_mapper(const onnx::Node& node, std::vector<Value> in
 std::vector<Value> zip_map(const onnx::Node& node, std::vector<Value> inputs) {
   const Tensor& x = tensor_input(node, inputs, 0);
   const Tensor labels = list_attribute(node, "classlabels");
-  if (x.rank() != 1 && x.rank() != 2) invalid(node, str("the input must have rank 1 or 2, has ", x.rank()));
+  if (x.rank() != 1 && x.rank() != 2) invalid(node, "the input must have rank 1 or 2, has ", x.rank());
   const int64_t columns = x.dim(x.rank() - 1), rows = x.rank() == 1 ? 1 : x.dim(0);
-  if (columns != labels.size()) invalid(node, str(columns, " scores for ", labels.size(), " labels"));
+  if (columns != labels.size()) invalid(node, columns, " scores for ", labels.size(), " labels");
   const std::vector<float> scores = x.aligned().cast(DType::f32).to_vector<float>();
   std::vector<Value> maps;
   for (int64_t row = 0; row < rows; ++row) {

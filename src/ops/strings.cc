@@ -6,6 +6,7 @@
 #include "base/pattern.h"
 #include "base/strings.h"
 #include "base/unicode.h"
+#include "ops/host_node.h"
 #include "ops/registry.h"
 
 namespace transmuter::ops {
@@ -14,24 +15,10 @@ namespace {
 using onnx::Attribute;
 using transmuter::Value;
 
-template <class... Pieces>
-[[noreturn]] void invalid(const onnx::Node& node, const Pieces&... pieces) {
-  throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", pieces...));
-}
-
 const Tensor& strings_input(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
   if (i >= inputs.size() || !inputs[i].is_tensor() || inputs[i].tensor.dtype() != DType::string)
     invalid(node, "input ", i, " must be a tensor of strings");
   return inputs[i].tensor;
-}
-
-std::string text_attribute(const onnx::Node& node, const char* name, const char* otherwise) {
-  const Attribute* a = node.find(name);
-  return a ? a->s : otherwise;
-}
-int64_t integer_attribute(const onnx::Node& node, const char* name, int64_t otherwise) {
-  const Attribute* a = node.find(name);
-  return a ? a->i : otherwise;
 }
 
 std::vector<Value> concat(const onnx::Node& node, std::vector<Value> inputs) {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/strings.h"
+#include "ops/host_node.h"
 #include "ops/registry.h"
 
 namespace transmuter::ops {
@@ -11,16 +12,6 @@ namespace {
 using onnx::Attribute;
 using transmuter::Value;
 
-template <class... Pieces>
-[[noreturn]] void invalid(const onnx::Node& node, const Pieces&... pieces) {
-  throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", pieces...));
-}
-
-int64_t integer_attribute(const onnx::Node& node, const char* name) {
-  const Attribute* a = node.find(name);
-  if (!a) invalid(node, "attribute ", name, " is required");
-  return a->i;
-}
 const std::vector<int64_t>& integers_attribute(const onnx::Node& node, const char* name) {
   const Attribute* a = node.find(name);
   if (!a) invalid(node, "attribute ", name, " is required");

@@ -216,7 +216,8 @@ Tensor parse_npy(std::string_view bytes) {
 }
 
 Tensor read_npy(const std::string& path) {
-  return in_file(path, [&] { return parse_npy(MappedFile::open(path)->view()); });
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);  // names the file itself where it fails
+  return in_file(path, [&] { return parse_npy(file->view()); });
 }
 
 std::string serialize_npy(const Tensor& tensor) {

@@ -24,6 +24,15 @@ TEST(Inputs, WrongOnesAreNamed) {
   EXPECT_EQ(says({{"x", x}}), "");
 }
 
+// By name it is one entry.
+TEST(Inputs, AnOutputMayBeListedTwice) {
+  GraphParts parts = adding();
+  parts.outputs.push_back(value("y"));
+  const TensorMap outputs = compiled(load(parts))({{"x", counting({1, 2})}});
+  ASSERT_EQ(outputs.size(), 1U);
+  EXPECT_EQ(floats_of(outputs.at("y")), (std::vector<float>{1, 3}));
+}
+
 TEST(Inputs, AnInitializerIsADefault) {
   for (const int64_t ir_version : {3, 9}) {
     const CompiledModel run = compiled(load(adding(), 8, ir_version));

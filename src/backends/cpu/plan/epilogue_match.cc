@@ -6,15 +6,6 @@
 namespace transmuter::cpu {
 namespace {
 
-bool same_shape(const Planner& planner, ir::Value a, ir::Value b) {
-  const Dims &x = planner.type(a).shape, &y = planner.type(b).shape;
-  if (x.size() != y.size()) return false;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!provably_eq(x[i], y[i])) return false;
-  }
-  return true;
-}
-
 // `v` is a 1-D value repeated along every axis of the result but `axis`: the 1-D value, else invalid.
 ir::Value vector_along(const Planner& planner, ir::Value v, int64_t axis) {
   const ir::Op* op = planner.definition(v);
@@ -56,7 +47,7 @@ struct Matcher {
         return true;
       }
     }
-    if (e.residual || !same_shape(planner, other, v) || planner.type(other).dtype != DType::f32) return false;
+    if (e.residual || !planner.same_shape(other, v) || planner.type(other).dtype != DType::f32) return false;
     const ir::Op* def = planner.definition(other);
     double ignored;
     if (planner.splat(other, ignored)) return false;

@@ -43,6 +43,11 @@ const ir::Op* Planner::only_user(ir::Value v) const {
   return !is_result(v) && users(v).size() == 1 ? users(v)[0] : nullptr;
 }
 
+bool Planner::same_shape(ir::Value a, ir::Value b) const {
+  const Dims &x = type(a).shape, &y = type(b).shape;
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](Dim i, Dim j) { return provably_eq(i, j); });
+}
+
 const Tensor* Planner::constant(ir::Value v) const {
   if (const ir::Parameter* p = parameter_[static_cast<size_t>(v.id)]) {
     return p->kind == ir::Parameter::Kind::weight && !p->trainable ? &p->weight : nullptr;

@@ -46,6 +46,7 @@ class Planner {
   const std::vector<const ir::Op*>& users(ir::Value v) const { return users_[static_cast<size_t>(v.id)]; }
   // The only op that reads a value that is no result; null otherwise.
   const ir::Op* only_user(ir::Value v) const;
+  bool same_shape(ir::Value a, ir::Value b) const;  // provably
   bool is_result(ir::Value v) const { return is_result_[static_cast<size_t>(v.id)]; }
   const Tensor* constant(ir::Value v) const;  // a constant op's tensor or a fixed weight
   bool constant_view(ir::Value v, ConstantView& out) const;

@@ -178,15 +178,6 @@ bool generate(const Planner& planner, Cluster& cluster) {
   return steps.size() <= static_cast<size_t>(kTileMaxSteps);
 }
 
-bool same_shape(const Planner& planner, ir::Value a, ir::Value b) {
-  const Dims &x = planner.type(a).shape, &y = planner.type(b).shape;
-  if (x.size() != y.size()) return false;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!provably_eq(x[i], y[i])) return false;
-  }
-  return true;
-}
-
 // Integer results may only stand at the root: inside everything is a float. So do half floats, which round when they
 // are stored.
 bool may_be_inner(const Planner& planner, const ir::Op& op) {
@@ -213,7 +204,7 @@ Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
     queue.erase(latest);
     if (planner.absorbed(*op) || !tile_takes(planner, *op) || !may_be_inner(planner, *op)) continue;
     const ir::Value v = op->results[0];
-    if (planner.is_result(v) || !same_shape(planner, v, root.results[0])) continue;
+    if (planner.is_result(v) || !planner.same_shape(v, root.results[0])) continue;
     const auto& users = planner.users(v);
     const bool inside = std::all_of(users.begin(), users.end(), [&](const ir::Op* user) {
       return std::find(members.begin(), members.end(), user) != members.end();
