@@ -1,6 +1,6 @@
 // What happens before and between the kernels: reading a model, tracing it, the passes, the plan, binding a plan to new
 // sizes, and the steps of a call. CPU time of one thread.
-//   trace_bench [--rounds N] MODEL...
+//   trace_bench [--rounds N] [--sizes N] MODEL...
 // MODEL: an ONNX file with extents, "model.onnx:batch_size=1,sequence_length=16" (each further size is one longer), or
 // a case folder, whose data sets are the sizes. Columns, in ms: read; trace, passes (both also in us a node); plan:
 // kernels chosen, weights packed already; pack: the same with the packing; in us: bind, a plan for new sizes; guards,
@@ -47,7 +47,8 @@ std::vector<Value> by_position(const onnx::Graph& graph, const TensorMap& given)
 }
 
 // The inputs of several calls, each of other sizes.
-std::vector<TensorMap> calls(const Model& model, const std::string& path, const std::string& extents) {
+std::vector<TensorMap> calls(const Model& model, const std::string& path, const std::string& extents,
+                             int64_t sizes_tried) {
   std::vector<TensorMap> inputs;
   if (fs::is_directory(path)) {
     for (int i = 0; fs::is_directory(path + "/test_data_set_" + std::to_string(i)); ++i)
@@ -61,10 +62,10 @@ std::vector<TensorMap> calls(const Model& model, const std::string& path, const 
     at = end + 1;
   }
   std::map<std::string, int64_t> sizes = cli::parse_extents(pairs);
-  for (int64_t longer = 0; longer < 6; ++longer) {
+  for (int64_t longer = 0; longer < std::min<int64_t>(sizes_tried, 40); ++longer) {
     inputs.push_back(
         cli::generated_inputs(model, sizes, std::max<int64_t>(1, model.metadata_integer("vocab_size", 100))));
-    for (auto& [name, size] : sizes) size += name != "batch_size";
+    for (auto& [name, size] : sizes) size += size > 1 && name != "batch_size";  // 1 has a trace of its own
   }
   return inputs;
 }
@@ -82,7 +83,7 @@ ExecutableStats stats_of(const runtime::Trace& trace) {
   return total;
 }
 
-void bench_model(const std::string& argument, int rounds) {
+void bench_model(const std::string& argument, int rounds, int sizes) {
   const size_t colon = argument.find(':');
   const std::string path = argument.substr(0, colon);
   const std::string extents = colon == std::string::npos ? "" : argument.substr(colon + 1);
@@ -93,7 +94,7 @@ void bench_model(const std::string& argument, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     measure(reading, [&] { read = onnx::read_model(file); });
   }
-  const auto sized = calls(model, path, extents);
+  const auto sized = calls(model, path, extents, sizes);
   auto engine = std::make_shared<runtime::Engine>();
   engine->backend = Backend::get("cpu");
   engine->options.threads = 1;
@@ -122,8 +123,8 @@ void bench_model(const std::string& argument, int rounds) {
   }
   held.reset();
   Cost binding;
-  for (const TensorMap& given : sized) {
-    const std::vector<Value> inputs = by_position(read.graph, given);
+  for (int call = 0; call < std::max(sizes, static_cast<int>(sized.size())); ++call) {
+    const std::vector<Value> inputs = by_position(read.graph, sized[static_cast<size_t>(call) % sized.size()]);
     const auto fits = [&](Bindings& bindings) {
       runtime::bind_symbols(*trace->scope, inputs, bindings);
       return bindings.guards_hold();
@@ -135,7 +136,8 @@ void bench_model(const std::string& argument, int rounds) {
     runtime::run_trace(*trace, inputs, *engine->backend, bindings);
     const int64_t first_call = allocations() - asked;
     const ExecutableStats after = stats_of(*trace);
-    for (int i = 0; i < 2 * rounds; ++i) {
+    const double start = seconds(false);
+    for (int i = 0; call < 6 && i < 2 * rounds && seconds(false) - start < 0.3; ++i) {
       measure(guarding, [&] {
         Bindings again(trace->scope);
         fits(again);
@@ -166,14 +168,18 @@ void bench_model(const std::string& argument, int rounds) {
 }  // namespace transmuter::bench
 
 int main(int argc, char** argv) {
-  int rounds = 3, failed = 0;
+  int rounds = 3, sizes = 6, failed = 0;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc) {
       rounds = std::max(1, std::atoi(argv[++i]));
       continue;
     }
+    if (!std::strcmp(argv[i], "--sizes") && i + 1 < argc) {
+      sizes = std::max(1, std::atoi(argv[++i]));
+      continue;
+    }
     try {
-      transmuter::bench::bench_model(argv[i], rounds);
+      transmuter::bench::bench_model(argv[i], rounds, sizes);
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", argv[i], error.what());
       failed = 1;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "ir/composites/composites.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
 #include "ir/passes/split_weights.h"
@@ -228,6 +229,19 @@ TEST(Passes, SplitWeightsLeavesViewsToMain) {
   const SplitProgram split = split_weights(program);
   EXPECT_EQ(op_names(split.prepare), "reshape negate reshape");
   EXPECT_EQ(op_names(split.main), "transpose add add");
+}
+
+TEST(Passes, VerifyLeavesTheScopeAlone) {
+  const auto scope = ShapeScope::create();
+  const ShapeScope::Enter enter(scope);
+  Builder b(scope);
+  Value x = b.input({DType::f32, {scope->input_extent(0, 0, 4, "")}}, "x");
+  const Program program = b.finish({nonzero(b, x)});
+  const size_t symbols = scope->symbols().size(), asserted = scope->assertions().size();
+  verify(program);
+  EXPECT_EQ(scope->symbols().size(), symbols);
+  EXPECT_EQ(scope->assertions().size(), asserted);
+  EXPECT_EQ(ShapeScope::current(), scope.get());
 }
 
 TEST(Passes, PipelineSkipsAndDumps) {

@@ -1,7 +1,10 @@
 #include "ir/passes/verify.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "base/dim_table.h"
 #include "ir/primitives/infer.h"
 
 namespace transmuter::ir {
@@ -23,11 +26,7 @@ void check_types(const Program& program, const Op& op, const std::vector<Type>& 
   }
 }
 
-}  // namespace
-
-void verify(const Program& program) {
-  std::optional<ShapeScope::Enter> enter;
-  if (program.scope()) enter.emplace(program.scope());
+void verify_ops(const Program& program) {
   std::vector<bool> defined(static_cast<size_t>(program.value_count()));
   auto known = [&](Value value) {
     return value.id >= 0 && value.id < program.value_count() && defined[static_cast<size_t>(value.id)];
@@ -39,12 +38,25 @@ void verify(const Program& program) {
       if (!known(operand)) broken(op, "reads a value that is not defined before it");
       operands.push_back(program.type(operand));
     }
-    for (const ProgramPtr& region : op.regions) verify(*region);
+    for (const ProgramPtr& region : op.regions) verify_ops(*region);
     check_types(program, op, op.primitive->infer({*op.primitive, operands, op.attributes.get(), op.regions}));
     for (Value result : op.results) defined[static_cast<size_t>(result.id)] = true;
   }
   for (Value result : program.results())
     if (!known(result)) throw Error(ErrorCode::internal, "a result of the program is not defined");
+}
+
+}  // namespace
+
+void verify(const Program& program) {
+  std::optional<ShapeScope::Enter> enter;
+  if (program.scope()) {
+    // Inference makes symbols for the counts that ops find, and asserts: in a copy, for the program has all that.
+    const std::shared_ptr<ShapeScope> copy = ShapeScope::create();
+    copy->impl() = std::as_const(*program.scope()).impl();
+    enter.emplace(copy);
+  }
+  verify_ops(program);
 }
 
 }  // namespace transmuter::ir
