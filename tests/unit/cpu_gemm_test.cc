@@ -206,6 +206,114 @@ TEST(CpuGemm, HalfWeightsAreWidened) {
   });
 }
 
+// Weights of a few bits [n, k], their scales and zeros [n, blocks]; the product with them by gemm and in double.
+struct FewBitsCase {
+  int64_t m, n, k;
+  FewBits bits;
+  bool is_signed = false;
+  int threads = 1;
+};
+
+std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expected) {
+  std::mt19937 rng(7);
+  const int64_t blocks = (c.k + c.bits.block - 1) / c.bits.block, per_byte = 8 / c.bits.bits;
+  const uint32_t values = 1u << c.bits.bits;
+  std::vector<uint32_t> codes(static_cast<size_t>(c.n * c.k));
+  for (uint32_t& code : codes) code = rng() % values;
+  std::vector<std::byte> bytes(codes.size() / static_cast<size_t>(per_byte) + 1);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const size_t at = i / static_cast<size_t>(per_byte);
+    bytes[at] |= static_cast<std::byte>(codes[i] << (static_cast<int64_t>(i) % per_byte * c.bits.bits));
+  }
+  const auto a = random_floats(c.m * c.k + 1, 1), bias = random_floats(c.n, 3);
+  auto scales = random_floats(c.n * blocks, 2);
+  std::vector<uint8_t> zeros(static_cast<size_t>(c.n * blocks));
+  for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(rng() % values);
+
+  ThreadPool pool(c.threads);
+  AlignedBytes packed(packed_few_bits_bytes(c.k, c.n, c.bits));
+  pack_few_bits(c.k, c.n, c.bits, bytes.data(), c.is_signed, scales.data(), zeros.data(), packed.data, pool);
+  std::vector<float> result(static_cast<size_t>(c.m * c.n));
+  GemmArgs g{.m = c.m, .n = c.n, .k = c.k, .a = a.data(), .a_row = c.k, .b = packed.data, .b_packed = true};
+  g.b_bits = c.bits;
+  g.c = result.data();
+  g.c_row = c.n;
+  g.epilogue.column_bias = bias.data();
+  g.epilogue.activation = Activation::relu;
+  AlignedBytes scratch(gemm_scratch_bytes(g, c.threads));
+  gemm(g, scratch.data, pool);
+
+  expected->clear();
+  for (int64_t i = 0; i < c.m; ++i) {
+    for (int64_t j = 0; j < c.n; ++j) {
+      double sum = bias[static_cast<size_t>(j)];
+      for (int64_t p = 0; p < c.k; ++p) {
+        const size_t block = static_cast<size_t>(j * blocks + p / c.bits.block);
+        const uint32_t code = codes[static_cast<size_t>(j * c.k + p)] ^ (c.is_signed ? values / 2 : 0);
+        const double zero = c.bits.zeros ? zeros[block] : double{c.bits.zero};
+        sum += a[static_cast<size_t>(i * c.k + p)] * (code - zero) * scales[block];
+      }
+      expected->push_back(static_cast<float>(std::max(sum, 0.0)));
+    }
+  }
+  return result;
+}
+
+TEST(CpuGemm, WeightsOfAFewBits) {
+  on_every_target([] {
+    for (const int bits : {2, 4, 8}) {
+      for (const int64_t m : {1, 2, 3, 4, 5, 17}) {
+        for (const int variant : {0, 1, 2}) {
+          // Blocks that end within k, within a word, and one that is longer than k.
+          const int64_t k = variant == 0 ? 96 : variant == 1 ? 803 : 61, block = variant == 2 ? 64 : 32;
+          FewBitsCase c{m, variant == 2 ? 7 : 75, k, {bits, block, variant == 1, bits == 8 ? 128.0f : 1.0f}};
+          c.is_signed = variant == 2;
+          std::vector<float> expected;
+          const auto got = run_few_bits(c, &expected);
+          const double size = (1 << bits) * std::sqrt(static_cast<double>(k));
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_NEAR(got[i], expected[i], 1e-6 * size)
+                << current_target() << " bits " << bits << " m " << m << " variant " << variant << " at " << i;
+          }
+          c.threads = 3;
+          EXPECT_EQ(run_few_bits(c, &expected), got);
+        }
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, AGroupGivesTheBitsOfItsProducts) {
+  on_every_target([] {
+    const int64_t k = 700;
+    for (const int64_t m : {1, 5, 40}) {
+      const auto a = random_floats(m * k, 1);
+      std::vector<std::vector<float>> b, one, all;
+      std::vector<GemmArgs> products;
+      for (const int64_t n : {300, 17, 64}) {
+        b.push_back(random_floats(k * n + 1, 2));
+        one.emplace_back(static_cast<size_t>(m * n));
+        all.emplace_back(static_cast<size_t>(m * n));
+        products.push_back({.m = m, .n = n, .k = k, .a = a.data(), .a_row = k, .b_row = n, .c_row = n});
+        products.back().epilogue.activation = n == 17 ? Activation::silu : Activation::none;
+      }
+      for (const int threads : {1, 3}) {
+        ThreadPool pool(threads);
+        for (size_t i = 0; i < products.size(); ++i) {
+          products[i].b = b[i].data();
+          products[i].c = one[i].data();
+          AlignedBytes scratch(gemm_scratch_bytes(products[i], threads));
+          gemm(products[i], scratch.data, pool);
+          products[i].c = all[i].data();
+        }
+        AlignedBytes scratch(gemm_group_scratch_bytes(products, threads));
+        gemm_group(products, scratch.data, pool);
+        EXPECT_EQ(all, one) << current_target() << " m " << m;
+      }
+    }
+  });
+}
+
 TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
   on_every_target([] {
     const int64_t shapes[][3] = {{1, 900, 700}, {3, 1000, 500}, {30, 300, 800}, {100, 100, 500}, {300, 40, 100}};

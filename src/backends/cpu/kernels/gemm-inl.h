@@ -34,6 +34,11 @@ inline constexpr int kTileRows = 4, kTileVectors = 4;
 #else
 inline constexpr int kTileRows = 6, kTileVectors = 2;
 #endif
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr int kFewBitsRows = 4;
+#else
+inline constexpr int kFewBitsRows = 2;
+#endif
 inline constexpr int kLanes = HWY_LANES(float);
 inline constexpr int kTileColumns = kTileVectors * kLanes;
 
@@ -134,6 +139,16 @@ void indexed_tile(const float* a, const float* b, const int64_t* b_rows, int64_t
                   bool accumulate) {
   tile_loop<kRows, kVectors>(a, b, IndexedRows{b_rows}, k, out, out_row, accumulate);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace transmuter::cpu
+HWY_AFTER_NAMESPACE();
+
+#include "backends/cpu/kernels/few_bits-inl.h"  // takes the sizes of the tile
+
+HWY_BEFORE_NAMESPACE();
+namespace transmuter::cpu {
+namespace HWY_NAMESPACE {
 
 template <int kVectors, int... kRowsLessOne>
 const GemmOps::IndexedTile* indexed_table(std::integer_sequence<int, kRowsLessOne...>) {
@@ -392,6 +407,7 @@ inline void finish(const TileEnd& end) {
 
 inline const GemmOps* make_gemm_ops() {
   using Rows = std::make_integer_sequence<int, kTileRows>;
+  using FewRows = std::make_integer_sequence<int, kFewBitsRows>;
   static_assert(kTileRows <= kMaxTileRows && kTileColumns <= kMaxTileColumns);
   static const GemmOps kOps = {
       .tile_rows = kTileRows,
@@ -403,11 +419,14 @@ inline const GemmOps* make_gemm_ops() {
       .bf16_tiles = tile_table<kTileVectors, hwy::bfloat16_t>(Rows()),
       .indexed_tiles = indexed_table<kTileVectors>(Rows()),
       .narrow_indexed_tiles = indexed_table<1>(Rows()),
+      .few_bits_tiles = {few_bits_table<2>(FewRows()), few_bits_table<4>(FewRows()), few_bits_table<8>(FewRows())},
+      .few_bits_rows = kFewBitsRows,
       .pack_a = &pack_a,
       .pack_a_run = &pack_a_run,
       .pack_b = &pack_b,
       .pack_b_half = &pack_b_half,
       .widen = &widen,
+      .widen_few_bits = &widen_few_bits,
       .finish = &finish,
   };
   return &kOps;

@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "backends/cpu/kernels/epilogue.h"
+#include "backends/cpu/kernels/few_bits.h"
 #include "base/thread_pool.h"
 
 namespace transmuter::cpu {
@@ -31,6 +33,7 @@ struct GemmArgs {
   const void* b = nullptr;  // packed: pack_b's output with b_storage = its `packed`
   Storage b_storage = Storage::f32;
   bool b_packed = false;
+  FewBits b_bits = {};              // bits != 0: b is pack_few_bits's output, the same for all batches
   int64_t b_row = 0, b_column = 1;  // unused when packed
   float* c = nullptr;
   int64_t c_row = 0, c_column = 1;
@@ -53,6 +56,11 @@ struct GemmArgs {
 size_t gemm_scratch_bytes(const GemmArgs& args, int threads);
 
 void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool);
+
+// Several products that need nothing of each other, none of them empty, as one region of the pool. The same bits as one
+// by one.
+size_t gemm_group_scratch_bytes(std::span<const GemmArgs> products, int threads);
+void gemm_group(std::span<const GemmArgs> products, void* scratch, ThreadPool& pool);
 
 // The same, as plainly as it can be said; sums in double, B not packed. The reference of the tests.
 void gemm_reference(const GemmArgs& args);

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/slots.h"
+#include "base/small_vector.h"
 
 namespace transmuter::cpu {
 namespace {
@@ -34,12 +35,14 @@ bool spread(int64_t row_stride, int64_t k, int64_t columns) {
 }
 
 enum class BSource {
-  packed,       // f32 panels: read in place
-  packed_half,  // half panels, few rows: widened in the tile
-  widened,      // half panels, many rows: one task widens its columns into its scratch
-  direct,       // read in place through its row stride; the last, partial panel is packed
-  packed_here,  // one task packs its columns into its scratch
-  indexed,      // read in place through a table of rows
+  packed,            // f32 panels: read in place
+  packed_half,       // half panels, few rows: widened in the tile
+  widened,           // half panels, many rows: one task widens its columns into its scratch
+  direct,            // read in place through its row stride; the last, partial panel is packed
+  packed_here,       // one task packs its columns into its scratch
+  indexed,           // read in place through a table of rows
+  few_bits,          // panels of few bits, few rows: widened in the tile
+  widened_few_bits,  // the same, many rows: one task widens its columns into its scratch
 };
 
 struct Plan {
@@ -60,11 +63,13 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   p.row_panels = ceil_div(g.m, ops.tile_rows);
   p.column_panels = ceil_div(g.n, ops.tile_columns);
   p.blocks = g.m == 1 ? 1 : std::max<int64_t>(1, ceil_div(g.k, kBlockK));
-  p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 8));
+  p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 16));
   if (p.blocks > 1) p.blocks = ceil_div(g.k, p.block_k);
 
   if (indexed_b) {
     p.source = BSource::indexed;
+  } else if (g.b_bits.bits) {
+    p.source = g.m <= ops.few_bits_rows ? BSource::few_bits : BSource::widened_few_bits;
   } else if (g.b_packed) {
     p.source = g.b_storage == Storage::f32 ? BSource::packed
                : p.row_panels <= 2         ? BSource::packed_half
@@ -79,7 +84,8 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   for (int i = 0; i < g.batch_rank; ++i) p.batches *= g.batch[i];
   int64_t columns = std::max<int64_t>(1, kTaskColumns / ops.tile_columns);
   if (p.source == BSource::packed_here && g.k > 1024) columns = std::max<int64_t>(1, columns / 2);
-  const bool own_b = p.source == BSource::packed_here || p.source == BSource::widened;
+  const bool own_b =
+      p.source == BSource::packed_here || p.source == BSource::widened || p.source == BSource::widened_few_bits;
   int64_t rows = own_b ? p.row_panels : std::min(p.row_panels, std::max<int64_t>(1, kGroupRows / ops.tile_rows));
   const auto count = [&] { return p.batches * ceil_div(p.row_panels, rows) * ceil_div(p.column_panels, columns); };
   if (threads > 1 && g.m * g.n * g.k * p.batches >= kParallelWork) {
@@ -133,7 +139,7 @@ Operands operands_of(const GemmArgs& g, int64_t index) {
     row_bias += at * g.row_bias_batch[i];
   }
   return {g.a + a,
-          static_cast<const std::byte*>(g.b) + b * storage_size(g.b_storage),
+          static_cast<const std::byte*>(g.b) + (g.b_bits.bits ? 0 : b * storage_size(g.b_storage)),
           g.c + c,
           moved(g.epilogue.residual, residual),
           moved(g.epilogue.column_bias, column_bias),
@@ -147,6 +153,7 @@ class Task {
       : ops_(ops), g_(g), p_(p), indexed_a_(indexed_a), indexed_b_(indexed_b), nr_(ops.tile_columns) {
     in_place_ = g.epilogue.identity() && g.c_column == 1 && (!indexed_b || indexed_b->pitch == indexed_b->width);
     a_pack_ = reinterpret_cast<float*>(scratch);
+    if (g.b_bits.bits) layout_ = few_bits_layout(g.k, g.b_bits, nr_);
     b_pack_ = a_pack_ + p.a_floats;
     tile_ = b_pack_ + p.b_floats;
   }
@@ -185,6 +192,13 @@ class Task {
       case BSource::packed:
       case BSource::packed_half:
       case BSource::indexed:
+      case BSource::few_bits:
+        return;
+      case BSource::widened_few_bits:
+        for (int64_t j = first_column_; j < end_column_; ++j) {
+          ops_.widen_few_bits(g_.k, o_.b + j * layout_.panel_bytes, g_.b_bits, layout_,
+                              b_pack_ + (j - first_column_) * nr_ * g_.k);
+        }
         return;
       case BSource::widened: {
         const auto* panels = reinterpret_cast<const uint16_t*>(o_.b) + first_column_ * nr_ * g_.k;
@@ -234,7 +248,10 @@ class Task {
         return reinterpret_cast<const float*>(o_.b) + k0 * g_.b_row + panel * nr_;
       case BSource::indexed:
         return reinterpret_cast<const float*>(o_.b) + panel * nr_;
+      case BSource::few_bits:
+        return o_.b + panel * layout_.panel_bytes;
       case BSource::widened:
+      case BSource::widened_few_bits:
       case BSource::packed_here:
         break;
     }
@@ -244,6 +261,10 @@ class Task {
   const GemmOps::Tile* tiles(int64_t columns) const {
     if (p_.source == BSource::packed_half) return g_.b_storage == Storage::f16 ? ops_.f16_tiles : ops_.bf16_tiles;
     return columns <= ops_.lanes ? ops_.narrow_tiles : ops_.tiles;
+  }
+
+  const GemmOps::FewBitsTile* few_bits_tiles() const {
+    return ops_.few_bits_tiles[g_.b_bits.bits == 2 ? 0 : g_.b_bits.bits == 4 ? 1 : 2];
   }
 
   void pack_pixels(int64_t row, int64_t rows, int64_t k0, int64_t k) const {
@@ -278,6 +299,9 @@ class Task {
       if (indexed_b_) {
         const auto* table = columns <= ops_.lanes ? ops_.narrow_indexed_tiles : ops_.indexed_tiles;
         table[rows - 1](a, static_cast<const float*>(b), indexed_b_->rows + k0, k, out, out_row, block > 0);
+      } else if (p_.source == BSource::few_bits) {
+        few_bits_tiles()[rows - 1](a, static_cast<const std::byte*>(b), g_.b_bits, layout_, k0, k, out, out_row,
+                                   block > 0);
       } else {
         tiles(columns)[rows - 1](a, b, b_row, k, out, out_row, block > 0);
       }
@@ -291,7 +315,9 @@ class Task {
   }
 
   // A narrow tile writes one vector: the result's own row has room for it.
-  bool whole_vectors(int64_t columns) const { return columns == ops_.lanes && p_.source != BSource::packed_half; }
+  bool whole_vectors(int64_t columns) const {
+    return columns == ops_.lanes && p_.source != BSource::packed_half && p_.source != BSource::few_bits;
+  }
 
   void finish(const float* tile, int64_t tile_stride, int64_t row, int64_t rows, int64_t column,
               int64_t columns) const {
@@ -333,6 +359,7 @@ class Task {
   const int64_t nr_;
   bool in_place_;  // the sums are the result
   float *a_pack_, *b_pack_, *tile_;
+  FewBitsLayout layout_ = {};
   Operands o_ = {};
   int64_t first_column_ = 0, end_column_ = 0;
 };
@@ -401,6 +428,43 @@ void run(const GemmArgs& g, const IndexedA* a, const IndexedB* b, void* scratch,
 
 size_t gemm_scratch_bytes(const GemmArgs& args, int threads) { return scratch_bytes(args, threads, false, false); }
 void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, nullptr, scratch, pool); }
+
+size_t gemm_group_scratch_bytes(std::span<const GemmArgs> products, int threads) {
+  int64_t tasks = 0, slot_bytes = 0;
+  for (const GemmArgs& g : products) {
+    const Plan plan = make_plan(gemm_ops(), g, threads, false, false);
+    tasks += plan.tasks;
+    slot_bytes = std::max(slot_bytes, plan.slot_bytes());
+  }
+  return static_cast<size_t>(std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, tasks)) * slot_bytes);
+}
+
+void gemm_group(std::span<const GemmArgs> products, void* scratch, ThreadPool& pool) {
+  const GemmOps& ops = gemm_ops();
+  SmallVector<Plan, 4> plans;
+  SmallVector<int64_t, 8> first;  // task of each product
+  int64_t tasks = 0, work = 0, slot_bytes = 0;
+  for (const GemmArgs& g : products) {
+    plans.push_back(make_plan(ops, g, pool.threads(), false, false));
+    const Plan& plan = plans.back();
+    first.push_back(tasks);
+    tasks += plan.tasks;
+    work += g.m * g.n * g.k * plan.batches;
+    slot_bytes = std::max(slot_bytes, plan.slot_bytes());
+  }
+  first.push_back(tasks);
+  const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
+  Slots slots(scratch, static_cast<size_t>(slot_bytes), count);
+  pool.parallel_for(tasks, work < kParallelWork ? tasks : 1, [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
+    for (size_t i = 0; i < products.size(); ++i) {
+      const int64_t from = std::max(begin, first[i]), to = std::min(end, first[i + 1]);
+      if (from >= to) continue;
+      Task task(ops, products[i], plans[i], nullptr, nullptr, lease.memory());
+      for (int64_t index = from; index < to; ++index) task.run(index - first[i]);
+    }
+  });
+}
 
 size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, false, true); }
 void gemm_indexed_b(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool) {

@@ -50,6 +50,11 @@ struct GemmOps {
                                int64_t out_row, bool accumulate);
   const IndexedTile* indexed_tiles;
   const IndexedTile* narrow_indexed_tiles;
+  // The same for rows [k0, k0 + k) of a panel of few_bits.h; k0 lies at a word's start.
+  using FewBitsTile = void (*)(const float* a, const std::byte* panel, const FewBits& bits, const FewBitsLayout& layout,
+                               int64_t k0, int64_t k, float* out, int64_t out_row, bool accumulate);
+  const FewBitsTile* few_bits_tiles[3];  // by bits: 2, 4, 8; [rows - 1]
+  int64_t few_bits_rows;                 // the most rows of such a tile; beyond, widening pays
 
   void (*pack_a)(int64_t rows, int64_t k, const float* a, int64_t row_stride, int64_t column_stride, float* out);
   // Rows of a packed panel from neighbouring places: row r is a[columns[0 .. k) + r].
@@ -59,6 +64,9 @@ struct GemmOps {
   void (*pack_b_half)(int64_t k, int64_t columns, const uint16_t* b, int64_t row_stride, int64_t column_stride,
                       uint16_t* out);
   void (*widen)(int64_t n, const uint16_t* in, Storage storage, float* out);
+  // A panel of few_bits.h as f32, [k, tile_columns].
+  void (*widen_few_bits)(int64_t k, const std::byte* panel, const FewBits& bits, const FewBitsLayout& layout,
+                         float* out);
   void (*finish)(const TileEnd& end);
 };
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "ir/composites/composites.h"
+#include "ir/evaluate.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::cpu {
@@ -89,13 +90,20 @@ const std::byte* Planner::aligned_bytes(const Tensor& tensor) {
   return aligned_.data();
 }
 
-bool Planner::has_lasting_address(ir::Value v) const {
+const ir::Parameter* Planner::lasting_root(ir::Value v) const {
   while (const ir::Op* op = definition(v)) {
-    if (op->operands.empty()) return false;
+    if (op->operands.empty()) return nullptr;
     v = op->operands[0];
   }
   const ir::Parameter* p = parameter_[static_cast<size_t>(v.id)];
-  return p && p->kind == ir::Parameter::Kind::weight && !p->prepared;
+  return p && p->kind == ir::Parameter::Kind::weight && !p->prepared ? p : nullptr;
+}
+
+Tensor Planner::evaluate_fixed(ir::Value v) const {
+  if (const Tensor* tensor = constant(v)) return tensor->aligned();
+  const ir::Op* op = definition(v);
+  if (!op || op->operands.size() != 1) throw Error(ErrorCode::internal, "evaluates what is not fixed");
+  return ir::evaluate_op(program_, *op, {evaluate_fixed(op->operands[0])}, nullptr)[0];
 }
 
 bool Planner::splat(ir::Value v, double& value) const {

@@ -52,7 +52,11 @@ class Planner {
   bool constant_view(ir::Value v, ConstantView& out) const;
   // The bytes behind a constant view stay where they are as long as the model: their address can name what is made of
   // them.
-  bool has_lasting_address(ir::Value v) const;
+  bool has_lasting_address(ir::Value v) const { return lasting_root(v) != nullptr; }
+  // The parameter of such a view; null: there is none.
+  const ir::Parameter* lasting_root(ir::Value v) const;
+  // A value that is_fixed: computed now.
+  Tensor evaluate_fixed(ir::Value v) const;
   // The one value of a constant that is the same everywhere (through broadcasts and reshapes).
   bool splat(ir::Value v, double& value) const;
   size_t index_of(const ir::Op& op) const { return static_cast<size_t>(&op - program_.ops().data()); }
@@ -94,8 +98,8 @@ std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // st
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
 std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);  // steps/plain_step.cc
 
-// Products take over what follows them (place their own step); false: the plain kernel must do.
-bool plan_dot_fused(Planner& planner, const ir::Op& op);          // steps/dot_step.cc
+// Convolutions take over what follows them (place their own step); false: the plain kernel must do. Products do the
+// same (steps/dot_step.h).
 bool plan_convolution_fused(Planner& planner, const ir::Op& op);  // steps/conv_step.cc
 
 // Marks ops that run inside a product's step, before clusters of elementwise ops are formed (plan/clusters.cc).
