@@ -122,6 +122,15 @@ bool Planner::splat(ir::Value v, double& value) const {
   return false;
 }
 
+SmallVector<int64_t, 6> Planner::storage_order(ir::Value result) const {
+  SmallVector<int64_t, 6> order;
+  const ir::Op* user = only_user(result);
+  if (!user || user->primitive != &ir::prim::transpose) return order;
+  for (int64_t axis : user->as<ir::AxesAttributes>().axes) order.push_back(axis);
+  if (order.back() != static_cast<int64_t>(order.size()) - 1) order.clear();
+  return order;
+}
+
 void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& reason) const {
   if (!verbose_) return;
   std::fprintf(stderr, "plan  %s -> %s: refused by %s: %s\n", op.primitive->name,
@@ -130,8 +139,8 @@ void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& re
 
 std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
   using Plan = std::unique_ptr<Step> (*)(Planner&, const ir::Op&);
-  static constexpr Plan kKernels[] = {plan_view, plan_tile,   plan_reduce,      plan_normalize, plan_attention,
-                                      plan_pool, plan_gather, plan_concatenate, plan_plain};
+  static constexpr Plan kKernels[] = {plan_view,   plan_tile, plan_reduce, plan_normalize,   plan_attention,
+                                      plan_rotary, plan_pool, plan_gather, plan_concatenate, plan_plain};
   for (Plan plan : kKernels) {
     if (std::unique_ptr<Step> step = plan(*this, op)) {
       step->location = op.location;

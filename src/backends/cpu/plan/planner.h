@@ -59,6 +59,9 @@ class Planner {
   Tensor evaluate_fixed(ir::Value v) const;
   // The one value of a constant that is the same everywhere (through broadcasts and reshapes).
   bool splat(ir::Value v, double& value) const;
+  // How to store a result whose only reader is a transpose, so that the reader gets it dense; empty: as it is. The last
+  // axis stays innermost, or every store would be a scatter.
+  SmallVector<int64_t, 6> storage_order(ir::Value result) const;
   size_t index_of(const ir::Op& op) const { return static_cast<size_t>(&op - program_.ops().data()); }
 
   // Steps take ops over: those run with the op at which the step stands.
@@ -93,6 +96,7 @@ std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // st
 std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
 std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);  // steps/attention_step.cc
+std::unique_ptr<Step> plan_rotary(Planner& planner, const ir::Op& op);     // steps/rotary_step.cc
 std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // steps/pool_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);

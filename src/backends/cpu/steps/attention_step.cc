@@ -100,12 +100,7 @@ bool attention_takes(const ir::Program& program, const ir::Op& op) {
 
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op) {
   if (!attention_takes(planner.program(), op)) return nullptr;
-  SmallVector<int64_t, 6> order;
-  const ir::Op* user = planner.only_user(op.results[0]);
-  if (user && user->primitive == &ir::prim::transpose && user->as<ir::AxesAttributes>().axes.back() == 3) {
-    for (int64_t axis : user->as<ir::AxesAttributes>().axes) order.push_back(axis);
-  }
-  return std::make_unique<AttentionStep>(op, order);
+  return std::make_unique<AttentionStep>(op, planner.storage_order(op.results[0]));
 }
 
 }  // namespace transmuter::cpu

@@ -52,17 +52,6 @@ class DotGroupStep : public Step {
   const std::vector<std::unique_ptr<DotStep>> members_;
 };
 
-// A transpose that is the only reader gets its result dense if the product is stored in the transpose's order.
-SmallVector<int64_t, 6> storage_order(const Planner& planner, ir::Value result) {
-  SmallVector<int64_t, 6> order;
-  const ir::Op* user = planner.only_user(result);
-  if (!user || user->primitive != &ir::prim::transpose) return order;
-  for (int64_t axis : user->as<ir::AxesAttributes>().axes) order.push_back(axis);
-  // Columns must stay innermost, or every store is a scatter.
-  if (order.back() != static_cast<int64_t>(order.size()) - 1) order.clear();
-  return order;
-}
-
 Storage storage_of(DType dtype) {
   return dtype == DType::f32 ? Storage::f32 : dtype == DType::f16 ? Storage::f16 : Storage::bf16;
 }
@@ -209,7 +198,7 @@ void DotPlanner::place(const ir::Op& op, const ir::DotGeneralAttributes& d, Free
   const FusedEpilogue epilogue = match_epilogue(planner_, op, feature_axis);
   auto step = std::make_unique<DotStep>(op, d, epilogue, std::move(axes), std::move(rhs));
   step->location = op.location;
-  step->set_order(storage_order(planner_, epilogue.result));
+  step->set_order(planner_.storage_order(epilogue.result));
   planner_.absorb(op);
   planned_.push_back({std::move(step), &op, epilogue.last ? epilogue.last : &op});
 }

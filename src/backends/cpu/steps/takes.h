@@ -9,5 +9,6 @@ namespace transmuter::cpu {
 bool attention_takes(const ir::Program& program, const ir::Op& op);
 bool normalize_takes(const ir::Program& program, const ir::Op& op);
 bool quantized_dot_takes(const ir::Program& program, const ir::Op& op);
+bool rotary_takes(const ir::Program& program, const ir::Op& op);
 
 }  // namespace transmuter::cpu
