@@ -36,7 +36,13 @@ class Binder {
   int32_t constant(const std::byte* bytes, int64_t count);
   // Keeps a table made while binding.
   const Tensor& keep(Tensor tensor);
-  void launch(const char* kernel, double flops, Launch run);
+  // Adds a launch, `run(context)`; it touches what was seen since the last one.
+  template <class Fn>
+  void launch(const char* kernel, double flops, Fn run) {
+    const Fn& kept = plan_.callables.keep(std::move(run));
+    add_launch({[](const void* state, const RunContext& context) { (*static_cast<const Fn*>(state))(context); }, &kept,
+                kernel, flops});
+  }
   void touch_again(int32_t buffer) { touch(buffer); }
   void untouch() { touched_.clear(); }  // a step that launches nothing
   void set_location(int32_t location) { location_ = location; }
@@ -44,23 +50,30 @@ class Binder {
   // The planner's side.
   void bind_input(ir::Value v, int32_t index, DType dtype, const Extents& shape);
   void bind_constant(ir::Value v, const Tensor& tensor);
-  void set_last_use(std::vector<int32_t> last_op) { last_op_ = std::move(last_op); }
+  void set_last_use(const std::vector<int32_t>& last_op) { last_op_ = &last_op; }  // lives longer than this
   void set_op(int32_t index) { op_ = index; }
   BoundPlan finish(const std::vector<ir::Value>& outputs);
 
  private:
   int32_t new_buffer(BoundBuffer buffer);
   void touch(int32_t buffer);
+  void add_launch(BoundLaunch launch);
 
   const ir::Program& program_;
   Bindings& bindings_;
   int threads_;
   bool verbose_;
   BoundPlan plan_;
-  std::vector<View> views_;                         // by value
-  std::vector<SmallVector<int32_t, 4>> values_in_;  // by buffer: the values that lie in it
-  std::vector<int32_t> last_op_;                    // per value: the last step that reads it (aliases not followed)
-  std::vector<int32_t> touched_;                    // buffers of the launch being prepared
+  // A value that lies in a buffer, and the next in the buffer's list.
+  struct Lying {
+    int32_t value, next;
+  };
+
+  std::vector<View> views_;  // by value
+  std::vector<Lying> lying_;
+  std::vector<int32_t> lying_in_;                  // by buffer: the head of its list in lying_
+  const std::vector<int32_t>* last_op_ = nullptr;  // by value: the last step that reads it (aliases not followed)
+  std::vector<int32_t> touched_;                   // buffers of the launch being prepared
   int32_t op_ = 0;
   int32_t location_ = -1;
 };

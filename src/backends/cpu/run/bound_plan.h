@@ -1,10 +1,10 @@
 // BoundPlan: a plan for concrete sizes. Launches in order, and where each buffer lives. Kept by sizes, shared by runs.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/run/callables.h"
 #include "backends/cpu/run/view.h"
 #include "base/dim.h"
 #include "base/thread_pool.h"
@@ -18,8 +18,8 @@ struct RunContext {
   Bindings& bindings;
 
   template <class T = float>
-  T* at(const View& view) const {
-    return reinterpret_cast<T*>(bases[view.buffer] + view.offset);
+  T* at(const Place& place) const {
+    return reinterpret_cast<T*>(bases[place.buffer] + place.offset);
   }
   template <class T = void>
   T* scratch(int32_t buffer) const {
@@ -27,14 +27,14 @@ struct RunContext {
   }
 };
 
-using Launch = std::function<void(const RunContext&)>;
-
 struct BoundLaunch {
-  Launch run;
+  void (*call)(const void* state, const RunContext& context);
+  const void* state;   // in the plan's callables
   const char* kernel;  // for TRANSMUTER_VERBOSE
-  std::string shapes;  // filled only when verbose
   double flops = 0;
   int32_t location = -1;
+
+  void run(const RunContext& context) const { call(state, context); }
 };
 
 struct BoundBuffer {
@@ -50,6 +50,8 @@ struct BoundBuffer {
 struct BoundPlan {
   std::vector<BoundBuffer> buffers;
   std::vector<BoundLaunch> launches;
+  Callables callables;
+  std::vector<std::string> shapes;  // by launch, when verbose
   int64_t arena_bytes = 0;
   struct Output {
     int32_t buffer;

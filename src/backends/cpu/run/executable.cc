@@ -183,7 +183,7 @@ void CpuExecutable::report(const BoundPlan& plan, const std::vector<double>& sec
     total += seconds[i];
     const char* node = launch.location >= 0 ? program_.locations()[static_cast<size_t>(launch.location)].c_str() : "";
     std::fprintf(stderr, "step  %-12s %8.3f ms %7.1f GF/s  %s  %s\n", launch.kernel, seconds[i] * 1e3,
-                 launch.flops > 0 ? launch.flops / seconds[i] * 1e-9 : 0.0, launch.shapes.c_str(), node);
+                 launch.flops > 0 ? launch.flops / seconds[i] * 1e-9 : 0.0, plan.shapes[i].c_str(), node);
   }
   std::fprintf(stderr, "run   %zu steps, %.3f ms, arena %.2f MB\n", seconds.size(), total * 1e3,
                static_cast<double>(plan.arena_bytes) / 1e6);

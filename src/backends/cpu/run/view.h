@@ -16,10 +16,14 @@ Extents extents_of(const Shape& shape);
 Shape shape_of(const Extents& extents);
 int64_t product(const Extents& extents);
 
-struct View {
+// Where elements lie: all that a launch keeps of a view whose strides are in its arguments already.
+struct Place {
   int32_t buffer = -1;
-  int64_t offset = 0;  // bytes
   DType dtype = DType::invalid;
+  int64_t offset = 0;  // bytes
+};
+
+struct View : Place {
   Extents shape;
   Extents strides;  // elements
 

@@ -54,27 +54,30 @@ class AttentionStep : public Step {
     args.right = a.right_window;
     const double flops =
         2.0 * static_cast<double>(args.batch * args.q_heads * args.q_len * args.kv_len * (args.dim + args.v_dim));
-    bind.launch("attention", flops, [=](const RunContext& run) {
-      Attention call = args;
-      call.q = run.at(q);
-      call.k = run.at(k);
-      call.v = run.at(v);
-      call.out = run.at(y);
-      if (mask.buffer >= 0 && mask.dtype == DType::boolean) call.keep = run.at<uint8_t>(mask);
-      if (mask.buffer >= 0 && mask.dtype == DType::f32) call.mask = run.at(mask);
-      if (sink.buffer >= 0) call.sink = run.at(sink);
-      std::vector<int64_t> counts, offsets;
-      if (lengths.buffer >= 0) {
-        for (int64_t b = 0; b < args.batch; ++b) {
-          const int64_t n = lengths.dtype == DType::i64 ? run.at<int64_t>(lengths)[b] : run.at<int32_t>(lengths)[b];
-          counts.push_back(n);
-          offsets.push_back(n - args.q_len);
-        }
-        call.key_lengths = counts.data();
-        call.offsets = offsets.data();
-      }
-      attention(call, &run.pool);
-    });
+    bind.launch("attention", flops,
+                [args, q = Place(q), k = Place(k), v = Place(v), mask = Place(mask), lengths = Place(lengths),
+                 sink = Place(sink), y = Place(y)](const RunContext& run) {
+                  Attention call = args;
+                  call.q = run.at(q);
+                  call.k = run.at(k);
+                  call.v = run.at(v);
+                  call.out = run.at(y);
+                  if (mask.buffer >= 0 && mask.dtype == DType::boolean) call.keep = run.at<uint8_t>(mask);
+                  if (mask.buffer >= 0 && mask.dtype == DType::f32) call.mask = run.at(mask);
+                  if (sink.buffer >= 0) call.sink = run.at(sink);
+                  std::vector<int64_t> counts, offsets;
+                  if (lengths.buffer >= 0) {
+                    for (int64_t b = 0; b < args.batch; ++b) {
+                      const int64_t n =
+                          lengths.dtype == DType::i64 ? run.at<int64_t>(lengths)[b] : run.at<int32_t>(lengths)[b];
+                      counts.push_back(n);
+                      offsets.push_back(n - args.q_len);
+                    }
+                    call.key_lengths = counts.data();
+                    call.offsets = offsets.data();
+                  }
+                  attention(call, &run.pool);
+                });
   }
 
  private:

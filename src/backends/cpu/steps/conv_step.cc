@@ -81,16 +81,18 @@ class ConvStep : public Step {
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_scratch_bytes(args, bind.threads())));
     const double flops =
         2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * args.windows.taps());
-    bind.launch(packed ? "conv-packed" : "conv", flops, [=, wide = wide_](const RunContext& run) {
-      ConvArgs a = args;
-      a.x = run.at(x);
-      a.filters = wide ? wide->data<float>() : run.at(filters);
-      if (packed) a.packed_filters = packed->bytes;
-      a.y = run.at(y);
-      if (bias.buffer >= 0) a.epilogue.row_bias = run.at(bias);
-      if (residual.buffer >= 0) a.epilogue.residual = run.at(residual);
-      conv(a, run.scratch(scratch), run.pool);
-    });
+    bind.launch(packed ? "conv-packed" : "conv", flops,
+                [args, packed, wide = wide_, scratch, x = Place(x), filters = Place(filters), bias = Place(bias),
+                 residual = Place(residual), y = Place(y)](const RunContext& run) {
+                  ConvArgs a = args;
+                  a.x = run.at(x);
+                  a.filters = wide ? wide->data<float>() : run.at(filters);
+                  if (packed) a.packed_filters = packed->bytes;
+                  a.y = run.at(y);
+                  if (bias.buffer >= 0) a.epilogue.row_bias = run.at(bias);
+                  if (residual.buffer >= 0) a.epilogue.residual = run.at(residual);
+                  conv(a, run.scratch(scratch), run.pool);
+                });
   }
 
  private:
@@ -106,8 +108,9 @@ class ConvStep : public Step {
     bind.untouch();
     const int64_t bytes = product(shape) * static_cast<int64_t>(sizeof(float));
     const View spread = dense_view(bind.scratch(bytes), DType::f32, shape);
-    bind.launch("zero", 0,
-                [=](const RunContext& run) { std::memset(run.at<void>(spread), 0, static_cast<size_t>(bytes)); });
+    bind.launch("zero", 0, [bytes, spread = Place(spread)](const RunContext& run) {
+      std::memset(run.at<void>(spread), 0, static_cast<size_t>(bytes));
+    });
     View elements = spread;
     elements.shape = x.shape;
     for (size_t i = 0; i < dilation.size(); ++i) elements.strides[i + 2] *= dilation[i];

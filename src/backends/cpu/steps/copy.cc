@@ -55,12 +55,13 @@ void launch_copy(Binder& bind, const View& from, const View& to) {
   if (from.size() == 0) return bind.untouch();
   if (is_packed(from.dtype)) {
     const size_t bytes = byte_size(from.dtype, from.size());
-    bind.launch("copy", 0,
-                [=](const RunContext& run) { std::memcpy(run.at<std::byte>(to), run.at<std::byte>(from), bytes); });
+    bind.launch("copy", 0, [bytes, from = Place(from), to = Place(to)](const RunContext& run) {
+      std::memcpy(run.at<std::byte>(to), run.at<std::byte>(from), bytes);
+    });
     return;
   }
   const int width = bit_width(from.dtype) / 8;
-  bind.launch("copy", 0, [from, to, width, axes = joined(from, to)](const RunContext& run) {
+  bind.launch("copy", 0, [from = Place(from), to = Place(to), width, axes = joined(from, to)](const RunContext& run) {
     copy_axes(width, axes, 0, run.at<std::byte>(from), run.at<std::byte>(to), &run.pool);
   });
 }

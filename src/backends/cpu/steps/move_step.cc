@@ -55,12 +55,15 @@ class TakeStep : public Step {
     for (int64_t i = axis_ + 1; i < x.rank(); ++i) inner *= x.dim(i);
     const int64_t extent = x.dim(axis_), count = indices.size();
     if (to.size() == 0) return bind.untouch();
-    bind.launch("take", 0, [=](const RunContext& run) {
-      // Tables of weights may lie at any address: they are not worth a copy, their rows go as bytes.
-      const bool aligned = reinterpret_cast<uintptr_t>(run.at<void>(x)) % static_cast<uintptr_t>(width) == 0;
-      gather_rows(aligned ? width : 1, run.at<void>(x), outer, extent, aligned ? inner : inner * width, indices.dtype,
-                  run.at<void>(indices), count, false, run.at<void>(to), &run.pool);
-    });
+    bind.launch("take", 0,
+                [outer, extent, inner, count, width, x = Place(x), indices = Place(indices),
+                 to = Place(to)](const RunContext& run) {
+                  // Tables of weights may lie at any address: they are not worth a copy, their rows go as bytes.
+                  const bool aligned =
+                      reinterpret_cast<uintptr_t>(run.at<void>(x)) % static_cast<uintptr_t>(width) == 0;
+                  gather_rows(aligned ? width : 1, run.at<void>(x), outer, extent, aligned ? inner : inner * width,
+                              indices.dtype, run.at<void>(indices), count, false, run.at<void>(to), &run.pool);
+                });
   }
 
  private:

@@ -23,9 +23,10 @@ class SoftmaxStep : public Step {
     for (int64_t i = 0; i < x.rank(); ++i)
       (i < a.axis ? shape.outer : i == a.axis ? shape.reduce : shape.inner) *= x.dim(i);
     if (x.size() == 0) return bind.untouch();
-    bind.launch(a.log ? "log_softmax" : "softmax", 0, [=, log = a.log](const RunContext& run) {
-      (log ? log_softmax : softmax)(run.at(x), run.at(to), shape, &run.pool);
-    });
+    bind.launch(a.log ? "log_softmax" : "softmax", 0,
+                [shape, x = Place(x), to = Place(to), log = a.log](const RunContext& run) {
+                  (log ? log_softmax : softmax)(run.at(x), run.at(to), shape, &run.pool);
+                });
   }
 
  private:
@@ -33,17 +34,19 @@ class SoftmaxStep : public Step {
 };
 
 // What the norms have in common: x, then scale and bias where the attributes have them, and where the result goes.
-struct NormViews {
-  View x, scale, bias, to;
+struct NormPlaces {
+  Place x, scale, bias, to;
 
+  // `view`: x's.
   template <class A>
-  NormViews(Binder& bind, const ir::Op& op, const A& attributes) {
+  NormPlaces(Binder& bind, const ir::Op& op, const A& attributes, View& view) {
     for (ir::Value v : op.operands) bind.dense(v);
-    x = bind.view(op.operands[0]);
+    view = bind.view(op.operands[0]);
+    x = view;
     size_t next = 1;
     if (attributes.has_scale) scale = bind.view(op.operands[next++]);
     if (attributes.has_bias) bias = bind.view(op.operands[next++]);
-    to = bind.allocate_over(op.results[0], x);
+    to = bind.allocate_over(op.results[0], view);
   }
 
   template <class Kernel>
@@ -64,8 +67,8 @@ class RowNormStep : public Step {
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::NormAttributes>();
-    const NormViews views(bind, op_, a);
-    const View& x = views.x;
+    View x;
+    const NormPlaces places(bind, op_, a, x);
     RowNorm norm;
     norm.rows = 1;
     norm.cols = 1;
@@ -73,9 +76,9 @@ class RowNormStep : public Step {
     norm.epsilon = static_cast<float>(a.epsilon);
     norm.rms = rms_;
     if (x.size() == 0) return bind.untouch();
-    bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [views, norm](const RunContext& run) {
+    bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [places, norm](const RunContext& run) {
       RowNorm n = norm;
-      views.place(n, run);
+      places.place(n, run);
       row_norm(n, &run.pool);
     });
   }
@@ -94,8 +97,8 @@ class GroupNormStep : public Step {
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::GroupNormAttributes>();
-    const NormViews views(bind, op_, a);
-    const View& x = views.x;
+    View x;
+    const NormPlaces places(bind, op_, a, x);
     GroupNorm norm;
     norm.batch = x.dim(0);
     norm.channels = x.dim(1);
@@ -104,9 +107,9 @@ class GroupNormStep : public Step {
     norm.groups = bind.value(a.groups);
     norm.epsilon = static_cast<float>(a.epsilon);
     if (x.size() == 0) return bind.untouch();
-    bind.launch("group_norm", 0, [views, norm](const RunContext& run) {
+    bind.launch("group_norm", 0, [places, norm](const RunContext& run) {
       GroupNorm n = norm;
-      views.place(n, run);
+      places.place(n, run);
       group_norm(n, &run.pool);
     });
   }

@@ -40,16 +40,17 @@ class PoolStep : public Step {
     const float taps = static_cast<float>(args.windows.taps());
     const int64_t count = y.size();
     const int32_t scratch = bind.scratch(static_cast<int64_t>(pool_scratch_bytes(args, bind.threads())));
-    bind.launch("pool", static_cast<double>(count) * taps, [=](const RunContext& run) {
-      PoolArgs a = args;
-      a.x = run.at(x);
-      a.y = run.at(y);
-      pool_windows(a, run.scratch(scratch), run.pool);
-      if (!sum) return;
-      run.pool.parallel_for(count, 65536, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) a.y[i] *= taps;
-      });
-    });
+    bind.launch("pool", static_cast<double>(count) * taps,
+                [args, scratch, sum, count, taps, x = Place(x), y = Place(y)](const RunContext& run) {
+                  PoolArgs a = args;
+                  a.x = run.at(x);
+                  a.y = run.at(y);
+                  pool_windows(a, run.scratch(scratch), run.pool);
+                  if (!sum) return;
+                  run.pool.parallel_for(count, 65536, [&](int64_t begin, int64_t end) {
+                    for (int64_t i = begin; i < end; ++i) a.y[i] *= taps;
+                  });
+                });
   }
 
  private:

@@ -62,9 +62,10 @@ class ReduceStep : public Step {
     const View to = bind.allocate(op_.results[0]);
     const ReduceShape shape = block(x, first, axes_.size());
     const ReduceKind kind = kind_of(op_.as<ir::ReduceAttributes>().kind);
-    bind.launch("reduce", static_cast<double>(x.size()), [=](const RunContext& run) {
-      reduce(kind, x.dtype, run.at<void>(x), run.at<void>(to), shape, &run.pool);
-    });
+    bind.launch("reduce", static_cast<double>(x.size()),
+                [kind, shape, x = Place(x), to = Place(to)](const RunContext& run) {
+                  reduce(kind, x.dtype, run.at<void>(x), run.at<void>(to), shape, &run.pool);
+                });
   }
 
  private:
@@ -86,9 +87,10 @@ class ArgExtremeStep : public Step {
     const ReduceShape shape = block(x, static_cast<size_t>(a.axis), 1);
     if (shape.reduce < 1)
       throw Error(ErrorCode::invalid_input, "arg_extreme: an axis without elements has no greatest one");
-    bind.launch("arg_extreme", static_cast<double>(x.size()), [=](const RunContext& run) {
-      arg_reduce(a.greatest, a.last, x.dtype, run.at<void>(x), run.at<int64_t>(to), shape, &run.pool);
-    });
+    bind.launch("arg_extreme", static_cast<double>(x.size()),
+                [greatest = a.greatest, last = a.last, shape, x = Place(x), to = Place(to)](const RunContext& run) {
+                  arg_reduce(greatest, last, x.dtype, run.at<void>(x), run.at<int64_t>(to), shape, &run.pool);
+                });
   }
 
  private:

@@ -221,28 +221,27 @@ Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
 // Strides of every operand over the result's shape, neighbours that run on in all of them merged.
 struct Space {
   Extents dims;
-  std::vector<Extents> strides;  // by input
+  SmallVector<int64_t, 16> strides;  // by axis, then by input
 };
 
 Space collapse(const Extents& shape, const std::vector<View>& inputs) {
   Space space;
-  space.strides.resize(inputs.size());
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
     bool merge = !space.dims.empty();
-    for (size_t k = 0; merge && k < inputs.size(); ++k)
-      merge = space.strides[k].back() == inputs[k].strides[i] * shape[i];
+    int64_t* last = space.strides.end() - (merge ? inputs.size() : 0);
+    for (size_t k = 0; merge && k < inputs.size(); ++k) merge = last[k] == inputs[k].strides[i] * shape[i];
     if (merge) {
       space.dims.back() *= shape[i];
-      for (size_t k = 0; k < inputs.size(); ++k) space.strides[k].back() = inputs[k].strides[i];
+      for (size_t k = 0; k < inputs.size(); ++k) last[k] = inputs[k].strides[i];
       continue;
     }
     space.dims.push_back(shape[i]);
-    for (size_t k = 0; k < inputs.size(); ++k) space.strides[k].push_back(inputs[k].strides[i]);
+    for (const View& input : inputs) space.strides.push_back(input.strides[i]);
   }
   if (space.dims.empty()) {
     space.dims.push_back(1);
-    for (Extents& s : space.strides) s.push_back(0);
+    for (size_t k = 0; k < inputs.size(); ++k) space.strides.push_back(0);
   }
   return space;
 }
@@ -283,13 +282,16 @@ class TileClusterStep : public Step {
     if (!placed) to = bind.allocate(result);
     const int64_t total = product(shape);
     if (total == 0) return bind.untouch();
+    SmallVector<Place, 4> places;
+    for (const View& v : inputs) places.push_back(v);
     bind.launch(cluster_.ops.size() == 1 ? cluster_.root->primitive->name : "tile", 0,
-                [this, inputs, to, space, total](const RunContext& run) {
+                [this, places, to = Place(to), space, total](const RunContext& run) {
                   TileInput in[kMaxInputs];
-                  for (size_t i = 0; i < inputs.size(); ++i) {
-                    in[i].data = run.at<std::byte>(inputs[i]);
-                    in[i].dtype = inputs[i].dtype;
-                    for (size_t d = 0; d < space.dims.size(); ++d) in[i].strides[d] = space.strides[i][d];
+                  for (size_t i = 0; i < places.size(); ++i) {
+                    in[i].data = run.at<std::byte>(places[i]);
+                    in[i].dtype = places[i].dtype;
+                    for (size_t d = 0; d < space.dims.size(); ++d)
+                      in[i].strides[d] = space.strides[d * places.size() + i];
                   }
                   const TileOutput out{run.at<std::byte>(to), to.dtype};
                   run.pool.parallel_for(total, grain(total), [&](int64_t begin, int64_t end) {
