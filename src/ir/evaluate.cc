@@ -31,19 +31,6 @@ class BodyScope {
   bool outermost_;
 };
 
-ProgramPtr body_of(const Program& program, const Op& op) {
-  ProgramPtr& body = (*current_bodies)[&op];
-  if (body) return body;
-  std::optional<ShapeScope::Enter> enter;
-  if (program.scope()) enter.emplace(program.scope());
-  Builder build(program.scope());
-  std::vector<Value> operands;
-  for (Value operand : op.operands) operands.push_back(build.input(program.type(operand), ""));
-  std::vector<Value> results = op.primitive->decompose(build, operands, op.attributes.get());
-  body = std::make_shared<const Program>(build.finish(std::move(results)));
-  return body;
-}
-
 // The tensor has the type's extents, as far as they are known: elementwise loops rely on it, and an assertion about
 // data-dependent extents may have failed.
 bool has_shape(const Tensor& tensor, const Type& type, Bindings* bindings) {
@@ -86,13 +73,26 @@ std::vector<size_t> last_uses(const Program& program) {
 
 }  // namespace
 
+ProgramPtr body_of(const Program& program, const Op& op) {
+  if (op.primitive->evaluate) return nullptr;
+  if (!op.primitive->decompose)
+    throw Error(ErrorCode::internal, str(op.primitive->name, " has neither an evaluation nor a decomposition"));
+  std::optional<ShapeScope::Enter> enter;
+  if (program.scope()) enter.emplace(program.scope());
+  Builder build(program.scope());
+  std::vector<Value> operands;
+  for (Value operand : op.operands) operands.push_back(build.input(program.type(operand), ""));
+  std::vector<Value> results = op.primitive->decompose(build, operands, op.attributes.get());
+  return std::make_shared<const Program>(build.finish(std::move(results)));
+}
+
 std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
                                 Bindings* bindings) {
   BodyScope bodies;
   if (!op.primitive->evaluate) {
-    if (!op.primitive->decompose)
-      throw Error(ErrorCode::internal, str(op.primitive->name, " has neither an evaluation nor a decomposition"));
-    return evaluate(*body_of(program, op), operands, bindings);
+    ProgramPtr& body = (*current_bodies)[&op];
+    if (!body) body = body_of(program, op);
+    return evaluate(*body, operands, bindings);
   }
   for (Tensor& operand : operands) operand = unpack(operand.aligned());
   EvaluateContext context{program, op, operands, bindings, {}};

@@ -16,6 +16,9 @@ namespace transmuter::ir {
 // program's scope: inline those first where threads share a scope.
 std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inputs, Bindings* bindings = nullptr);
 
+// A composite without an evaluate function as a program (see above for what that does to the scope); null for others.
+ProgramPtr body_of(const Program& program, const Op& op);
+
 // One op on concrete operands.
 std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands, Bindings* bindings);
 

@@ -4,6 +4,7 @@
 
 #include "backends/weight_store.h"
 #include "base/strings.h"
+#include "ir/passes/rescope.h"
 #include "ir/print.h"
 #include "runtime/trace.h"
 #include "runtime/warm_up.h"
@@ -172,17 +173,19 @@ std::string CompiledModel::stablehlo() const {
   const auto& traces = impl_->runner->traces();
   if (traces.empty()) throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
   const runtime::Trace& trace = *traces.front();
-  std::vector<const ir::Program*> programs;
+  std::vector<ir::Program> programs;
   for (const auto& step : trace.steps)
-    if (const auto* segment = std::get_if<runtime::Segment>(&step)) programs.push_back(segment->program.get());
+    if (const auto* segment = std::get_if<runtime::Segment>(&step))
+      programs.push_back(ir::with_own_scope(*segment->program));
   if (programs.empty())
     throw Error(ErrorCode::unsupported,
                 "the model has no program to print: what it does not know from the inputs' "
                 "sizes alone is done by operators that run on the host");
-  const ShapeScope::Enter enter(trace.scope);
-  if (programs.size() == 1) return ir::print_stablehlo(*programs[0]);
   std::string text;
-  for (size_t i = 0; i < programs.size(); ++i) text += ir::print_stablehlo(*programs[i], nullptr, str("segment_", i));
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const ShapeScope::Enter enter(programs[i].scope());
+    text += ir::print_stablehlo(programs[i], nullptr, programs.size() == 1 ? "transmuter" : str("segment_", i));
+  }
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/trace.h"
 
+#include "base/scope_copy.h"
 #include "base/strings.h"
 #include "ir/primitive.h"
 #include "runtime/graph_runner.h"
@@ -122,8 +123,10 @@ std::string eager_text(const Trace& trace, const EagerStep& eager) {
 }  // namespace
 
 std::string to_text(const Trace& trace) {
-  const ShapeScope::Enter enter(trace.scope);
-  const ShapeScope& scope = *trace.scope;
+  // Other threads may be running it.
+  const std::shared_ptr<ShapeScope> copy = copy_of(*trace.scope);
+  const ShapeScope::Enter enter(copy);
+  const ShapeScope& scope = *copy;
   size_t segments = 0;
   for (const auto& step : trace.steps) segments += std::holds_alternative<Segment>(step) ? 1 : 0;
   std::string text =

@@ -3,8 +3,12 @@
 namespace transmuter::ir {
 
 Copier::Copier(const Program& from, const std::function<bool(const Parameter&)>& keep)
-    : from_(from), build_(from.scope()), map_(static_cast<size_t>(from.value_count())) {
-  if (from.scope()) enter_.emplace(from.scope());
+    : Copier(from, keep, from.scope()) {}
+
+Copier::Copier(const Program& from, const std::function<bool(const Parameter&)>& keep,
+               std::shared_ptr<ShapeScope> scope)
+    : from_(from), build_(scope), map_(static_cast<size_t>(from.value_count())) {
+  if (scope) enter_.emplace(std::move(scope));
   for (const Parameter& parameter : from.parameters()) {
     if (keep && !keep(parameter)) continue;
     const Type& type = from.type(parameter.value);

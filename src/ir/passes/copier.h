@@ -15,6 +15,8 @@ class Copier {
  public:
   // Makes the program's scope current while it lives, and copies the parameters (those that `keep` accepts).
   explicit Copier(const Program& from, const std::function<bool(const Parameter&)>& keep = {});
+  // The same in another scope, of the same tag (scope_copy.h).
+  Copier(const Program& from, const std::function<bool(const Parameter&)>& keep, std::shared_ptr<ShapeScope> scope);
 
   Builder& build() { return build_; }
   const Program& from() const { return from_; }

@@ -11,11 +11,13 @@ using Keep = std::function<bool(const Program&, const Op&)>;
 // One round; decompositions may hold composites in turn. Sets `left` where another round is needed.
 Program inline_once(const Program& program, const Keep& keep, bool& left) {
   Copier copier(program);
+  Keep keep_inside;
+  if (keep) keep_inside = [&](const Program& inner, const Op& op) { return op.primitive->evaluate && keep(inner, op); };
   for (const Op& op : program.ops()) {
     if (!op.primitive->decompose || (keep && keep(program, op))) {
       std::vector<ProgramPtr> regions;
       for (const ProgramPtr& region : op.regions)
-        regions.push_back(std::make_shared<const Program>(inline_composites(*region, keep)));
+        regions.push_back(std::make_shared<const Program>(inline_composites(*region, keep_inside)));
       copier.copy(op, std::move(regions));
       continue;
     }

@@ -1,4 +1,4 @@
-// The last in the list: the primitive's own evaluator, on dense operands.
+// The last in the list: the primitive's own evaluator, or its decomposition's, on dense operands.
 #include <cstring>
 
 #include "backends/cpu/plan/planner.h"
@@ -11,7 +11,8 @@ std::shared_ptr<const void> nobody() { return {}; }
 
 class PlainStep : public Step {
  public:
-  explicit PlainStep(const ir::Op& op) : op_(op) {
+  // The body is made here: while the plan is used, in any number of threads, the program's scope must not grow.
+  PlainStep(const ir::Program& program, const ir::Op& op) : op_(op), body_(ir::body_of(program, op)) {
     reads = op.operands;
     writes = op.results;
   }
@@ -29,7 +30,8 @@ class PlainStep : public Step {
       for (const View& v : operands) {
         tensors.push_back(Tensor::view(v.dtype, shape_of(v.shape), run.at<std::byte>(v), nobody()));
       }
-      const std::vector<Tensor> computed = ir::evaluate_op(program, op_, std::move(tensors), &run.bindings);
+      const std::vector<Tensor> computed = body_ ? ir::evaluate(*body_, tensors, &run.bindings)
+                                                 : ir::evaluate_op(program, op_, std::move(tensors), &run.bindings);
       for (size_t i = 0; i < results.size(); ++i) {
         if (computed[i].shape() != shape_of(results[i].shape)) {
           throw Error(ErrorCode::internal,
@@ -42,10 +44,13 @@ class PlainStep : public Step {
 
  private:
   const ir::Op& op_;
+  const ir::ProgramPtr body_;  // of a composite that nothing evaluates as it is
 };
 
 }  // namespace
 
-std::unique_ptr<Step> plan_plain(Planner&, const ir::Op& op) { return std::make_unique<PlainStep>(op); }
+std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op) {
+  return std::make_unique<PlainStep>(planner.program(), op);
+}
 
 }  // namespace transmuter::cpu
