@@ -23,6 +23,7 @@ struct BenchOptions {
   EngineOptions engine;
   std::string model;
   std::vector<std::string> extents;
+  std::vector<std::string> warm_up;
   std::string data_set;
   double seconds = 2;
   int64_t vocabulary = 0;
@@ -70,6 +71,9 @@ void bench(const BenchOptions& options) {
                                ? generated_inputs(model, parse_extents(options.extents), vocabulary)
                                : read_data_set(model, options.data_set);
 
+  const Clock::time_point warming = Clock::now();
+  if (!options.warm_up.empty()) run.warm_up(parse_warm_up(options.warm_up));
+  const double warm_up_ms = ms_since(warming);
   const Clock::time_point first = Clock::now();
   run(inputs);
   const double first_ms = ms_since(first);
@@ -97,8 +101,15 @@ void bench(const BenchOptions& options) {
                       {"cpu_ms", cpu},
                       {"load_ms", load_ms},
                       {"compile_ms", stats.trace_ms + stats.compile_ms},
+                      {"warm_up_ms", options.warm_up.empty() ? 0 : warm_up_ms},
                       {"first_run_ms", first_ms},
                       {"traces", stats.traces},
+                      {"binds", stats.binds},
+                      {"plan_hits", stats.plan_hits},
+                      {"evictions", stats.evictions},
+                      {"breaks", stats.breaks},
+                      {"bind_us", stats.bind_us},
+                      {"arena_mb", static_cast<double>(stats.arena_bytes) / 1e6},
                       {"peak_rss_mb", peak_rss_mb()}};
     std::printf("%s\n", out.dump().c_str());
     return;
@@ -108,7 +119,12 @@ void bench(const BenchOptions& options) {
   std::printf("throughput  %.1f runs/s\n", 1e3 / median);
   std::printf("start       load %.1f ms, trace %.1f ms, compile %.1f ms, first run %.1f ms\n", load_ms, stats.trace_ms,
               stats.compile_ms, first_ms);
-  std::printf("memory      peak %.1f MB\n", peak_rss_mb());
+  if (!options.warm_up.empty()) std::printf("warm-up     %.1f ms\n", warm_up_ms);
+  std::printf("cache       traces %lld (%lld dropped), sizes bound %lld in %.1f us, met again %lld\n",
+              static_cast<long long>(stats.traces), static_cast<long long>(stats.evictions),
+              static_cast<long long>(stats.binds), stats.bind_us, static_cast<long long>(stats.plan_hits));
+  std::printf("memory      peak %.1f MB, arenas %.1f MB\n", peak_rss_mb(),
+              static_cast<double>(stats.arena_bytes) / 1e6);
 }
 
 }  // namespace
@@ -118,6 +134,7 @@ void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time a model on generated inputs");
   command->add_option("model", options->model, "an ONNX file")->required();
   command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
+  command->add_option("--warm-up", options->warm_up, kWarmUpHelp);
   command->add_option("--from-case", options->data_set, "a test_data_set_N folder to take the inputs from");
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->capture_default_str()

@@ -1,7 +1,9 @@
 #include "compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace transmuter::cli {
 namespace {
@@ -158,6 +160,20 @@ std::string compare(const Value& expected, const Value& got, const Tolerance& to
   for (size_t i = 0; i < expected.items.size(); ++i) {
     const std::string difference = compare(expected.items[i], got.items[i], tolerance, mask);
     if (!difference.empty()) return "element " + std::to_string(i) + ": " + difference;
+  }
+  return "";
+}
+
+std::string compare_bits(const Value& a, const Value& b) {
+  if (a.kind != b.kind || a.items.size() != b.items.size()) return "another kind or number of values";
+  for (size_t i = 0; i < a.items.size(); ++i)
+    if (std::string inside = compare_bits(a.items[i], b.items[i]); !inside.empty()) return inside;
+  for (const auto& [x, y] : {std::pair(&a.tensor, &b.tensor), std::pair(&a.keys, &b.keys)}) {
+    if (x->dtype() != y->dtype() || x->shape() != y->shape()) return describe(*x) + " and " + describe(*y);
+    if (x->dtype() == DType::string && x->strings() != y->strings()) return "other strings";
+    if (x->dtype() == DType::string || x->nbytes() == 0) continue;
+    const auto [at, other] = std::mismatch(x->bytes(), x->bytes() + x->nbytes(), y->bytes());
+    if (at != x->bytes() + x->nbytes()) return describe(*x) + " from byte " + std::to_string(at - x->bytes()) + " on";
   }
   return "";
 }

@@ -20,4 +20,7 @@ struct Tolerance {
 // true.
 std::string compare(const Value& expected, const Value& got, const Tolerance& tolerance, const Tensor* mask = nullptr);
 
+// "" when both are the same to the bit; else what differs.
+std::string compare_bits(const Value& a, const Value& b);
+
 }  // namespace transmuter::cli

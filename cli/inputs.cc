@@ -1,5 +1,6 @@
 #include "inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <new>
@@ -152,6 +153,32 @@ std::map<std::string, int64_t> parse_extents(const std::vector<std::string>& pai
     extents[pair.substr(0, at)] = std::stoll(value);
   }
   return extents;
+}
+
+WarmUp parse_warm_up(const std::vector<std::string>& words) {
+  WarmUp expected;
+  for (const std::string& word : words) {
+    const size_t at = word.rfind('=');
+    const std::string name = word.substr(0, at), value = at == std::string::npos ? "" : word.substr(at + 1);
+    const char separator = value.find('x') == std::string::npos ? ':' : 'x';
+    std::vector<int64_t> numbers;
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(separator, begin), value.size());
+      const std::string digits = value.substr(begin, end - begin);
+      if (digits.empty() || digits.size() > 12 || digits.find_first_not_of("0123456789") != std::string::npos)
+        refuse("--warm-up wants NAME=SIZE, NAME=LOW:HIGH or INPUT=2x3x4, got " + excerpt(word));
+      numbers.push_back(std::stoll(digits));
+      begin = end + 1;
+    }
+    if (separator == 'x') {
+      expected.shapes[name] = std::move(numbers);
+    } else if (numbers.size() <= 2 && !name.empty()) {
+      expected.sizes[name] = {numbers.front(), numbers.back()};
+    } else {
+      refuse("--warm-up wants NAME=SIZE, NAME=LOW:HIGH or INPUT=2x3x4, got " + excerpt(word));
+    }
+  }
+  return expected;
 }
 
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments) {

@@ -24,6 +24,12 @@ const ValueSpec* spec_for(const std::vector<ValueSpec>& specs, const std::string
 // standard normal, ids below `vocabulary`, masks of ones, position_ids past + index, token_type_ids zero. batch_size is
 // 1 and past_sequence_length 0 unless given; "A + B" is a sum. Throws Error naming an extent that has no value.
 TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary);
+// What --warm-up says: NAME=SIZE or NAME=LOW:HIGH for a size (INPUT:AXIS where the model has no name for it),
+// INPUT=2x3x4 for a shape.
+WarmUp parse_warm_up(const std::vector<std::string>& words);
+constexpr const char* kWarmUpHelp =
+    "sizes to prepare for before the first run: NAME=SIZE, NAME=LOW:HIGH (INPUT:AXIS where a size has no name), or "
+    "INPUT=2x3x4";
 // NAME=VALUE pairs.
 std::map<std::string, int64_t> parse_extents(const std::vector<std::string>& pairs);
 

@@ -20,6 +20,7 @@ struct RunOptions {
   std::vector<std::string> inputs;
   std::string data_set;
   std::string output;
+  std::vector<std::string> warm_up;
   bool eager = false;
 };
 
@@ -103,7 +104,12 @@ void run_model(const RunOptions& options) {
   compile.threads = options.engine.threads;
   compile.passes = !options.engine.no_passes;
   compile.compute_type = options.engine.compute_type;
-  const TensorMap outputs = options.eager ? model.run(inputs, options.engine.backend) : model.compile(compile)(inputs);
+  const auto run = [&] {
+    const CompiledModel compiled = model.compile(compile);
+    if (!options.warm_up.empty()) compiled.warm_up(parse_warm_up(options.warm_up));
+    return compiled(inputs);
+  };
+  const TensorMap outputs = options.eager ? model.run(inputs, options.engine.backend) : run();
   if (!options.output.empty()) return write_outputs(outputs, options.output);
   for (const ValueSpec& spec : model.outputs()) print_value(spec.name, outputs.at(spec.name));
 }
@@ -117,6 +123,7 @@ void add_run(CLI::App& app) {
   command->add_option("-i,--input", options->inputs, "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON");
   command->add_option("--data-set", options->data_set, "a test_data_set_N folder to take the inputs from");
   command->add_option("-o,--output", options->output, "folder for OUTPUT.npy files; without it a summary is printed");
+  command->add_option("--warm-up", options->warm_up, kWarmUpHelp);
   command->add_flag("--eager", options->eager, "operator by operator, nothing compiled");
   options->engine.add_to(*command);
   command->callback([options] { run_model(*options); });

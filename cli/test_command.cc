@@ -28,6 +28,7 @@ struct TestOptions {
   std::string filter;
   std::string exceptions;
   std::string report;
+  std::vector<int> compare_threads;
   bool skip_unsupported = false;
   int jobs = 1;
   bool verbose = false;
@@ -128,6 +129,32 @@ std::string run_sets(const Model& model, const CompiledModel& run, const fs::pat
   }
 }
 
+// Every data set with each number of threads: "" when all outputs are the same to the bit.
+std::string compare_threads(const Model& model, CompileOptions compile, const fs::path& folder,
+                            const std::vector<int>& counts) {
+  std::vector<TensorMap> first;
+  for (const int threads : counts) {
+    compile.threads = threads;
+    const CompiledModel run = model.compile(compile);
+    for (size_t set = 0;; ++set) {
+      const fs::path data = folder / ("test_data_set_" + std::to_string(set));
+      if (!fs::exists(data)) break;
+      TensorMap outputs = run(read_data_set(model, data.string()));
+      if (set == first.size()) {
+        first.push_back(std::move(outputs));
+        continue;
+      }
+      for (const auto& [name, value] : outputs) {
+        const std::string difference = compare_bits(first[set].at(name), value);
+        if (!difference.empty())
+          return "with " + std::to_string(threads) + " threads data set " + std::to_string(set) + ", output " + name +
+                 " differs: " + difference;
+      }
+    }
+  }
+  return "";
+}
+
 Outcome run_case(const fs::path& folder, const TestOptions& options) {
   Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
@@ -143,6 +170,8 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
     compile.compute_type = options.engine.compute_type;
     run = model.compile(compile);
     outcome.reason = run_sets(model, *run, folder, meta);
+    if (outcome.reason.empty() && meta.value("expect", "match") == "match")
+      outcome.reason = compare_threads(model, compile, folder, options.compare_threads);
     outcome.passed = outcome.reason.empty();
     if (meta.value("expect", "match") == "error") {
       outcome.passed = meta.value("lenient_ok", false) && outcome.passed;
@@ -299,6 +328,11 @@ void add_test(CLI::App& app) {
   command->add_flag("--skip-unsupported", options->skip_unsupported,
                     "cases that need an operator or feature that isn't there yet count as skipped");
   command->add_option("--report", options->report, "write a JSON report here");
+  command
+      ->add_option("--compare-threads", options->compare_threads,
+                   "run with each of these numbers of threads too (1,2,3): results must be the same to the bit")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
   command->add_option("--jobs", options->jobs, "cases at once")->check(CLI::Range(1, 64));
   command->add_flag("-v,--verbose", options->verbose, "print every case with its traces and time");
   command->callback([options] { run_tests(*options); });
