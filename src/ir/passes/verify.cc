@@ -1,10 +1,8 @@
 #include "ir/passes/verify.h"
 
-#include <memory>
 #include <optional>
-#include <utility>
 
-#include "base/dim_table.h"
+#include "base/scope_copy.h"
 #include "ir/primitives/infer.h"
 
 namespace transmuter::ir {
@@ -52,9 +50,7 @@ void verify(const Program& program) {
   std::optional<ShapeScope::Enter> enter;
   if (program.scope()) {
     // Inference makes symbols for the counts that ops find, and asserts: in a copy, for the program has all that.
-    const std::shared_ptr<ShapeScope> copy = ShapeScope::create();
-    copy->impl() = std::as_const(*program.scope()).impl();
-    enter.emplace(copy);
+    enter.emplace(copy_of(*program.scope()));
   }
   verify_ops(program);
 }
