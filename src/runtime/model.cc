@@ -1,4 +1,5 @@
 #include <charconv>
+#include <new>
 
 #include "base/strings.h"
 #include "onnx/tensor_proto.h"
@@ -100,17 +101,21 @@ std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
   return missing;
 }
 
-Model Model::load(const std::string& path, const LoadOptions& options) {
+Model Model::load(const std::string& path, const LoadOptions& options) try {
   Model model;
   model.impl_ = prepare(onnx::read_model(path, {.map = options.map}), options);
   return model;
+} catch (const std::bad_alloc&) {
+  throw Error(ErrorCode::out_of_memory, "there is not enough memory to load the model").in("file " + path);
 }
 
-Model Model::from_bytes(std::vector<std::byte> bytes, const LoadOptions& options) {
+Model Model::from_bytes(std::vector<std::byte> bytes, const LoadOptions& options) try {
   auto owner = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   Model model;
   model.impl_ = prepare(onnx::parse_model(owner->data(), owner->size(), owner), options);
   return model;
+} catch (const std::bad_alloc&) {
+  throw Error(ErrorCode::out_of_memory, "there is not enough memory to load the model");
 }
 
 const std::vector<ValueSpec>& Model::inputs() const { return impl_->inputs; }
@@ -142,7 +147,7 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
   return std::from_chars(found->second.data(), end, value).ptr == end ? value : otherwise;
 }
 
-CompiledModel Model::compile(const CompileOptions& options) const {
+CompiledModel Model::compile(const CompileOptions& options) const try {
   if (options.cache_size < 1)
     throw Error(ErrorCode::invalid_input, str("cache_size is ", options.cache_size, "; at least 1 trace is kept"));
   if (options.threads < 0 || options.threads > kMaxThreads)
@@ -182,6 +187,10 @@ CompiledModel Model::compile(const CompileOptions& options) const {
   CompiledModel compiled;
   compiled.impl_ = std::move(impl);
   return compiled;
+} catch (const std::bad_alloc&) {
+  Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
+  impl_->locate(error);
+  throw error;
 }
 
 TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const try {

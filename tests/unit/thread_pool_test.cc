@@ -1,8 +1,12 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,6 +58,46 @@ TEST(ThreadPool, CallersFromSeveralThreadsTakeTurns) {
   }
   for (auto& caller : callers) caller.join();
   EXPECT_EQ(sum, 4 * 20 * 100);
+}
+
+TEST(ThreadPool, AnExceptionOfAnyThreadReachesTheCallerAndThePoolStaysGood) {
+  for (int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (int64_t bad = 0; bad < 50; ++bad) {
+      std::atomic<int> begun{0};
+      const auto work = [&](int64_t begin, int64_t) {
+        ++begun;
+        if (begin == bad) throw std::runtime_error("at " + std::to_string(begin));
+      };
+      try {
+        pool.parallel_for(50, 1, work);
+        ADD_FAILURE() << "nothing thrown";
+      } catch (const std::runtime_error& error) {
+        EXPECT_EQ(error.what(), "at " + std::to_string(bad));
+      }
+      EXPECT_LE(begun, 50);
+      std::atomic<int64_t> sum{0};
+      pool.parallel_for(50, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      EXPECT_EQ(sum, 50);
+    }
+  }
+}
+
+// A child has no workers; it must neither hang nor lose ranges.
+TEST(ThreadPool, AChildAfterForkRunsRegionsItself) {
+  ThreadPool pool(3);
+  pool.parallel_for(30, 1, [](int64_t, int64_t) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    std::atomic<int64_t> sum{0};
+    for (int round = 0; round < 100; ++round)
+      pool.parallel_for(100, 10, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    _exit(sum == 100 * 100 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(ThreadPool, ZeroTakesWhatTheMachineHas) { EXPECT_GE(ThreadPool().threads(), 1); }
