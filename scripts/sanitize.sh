@@ -14,6 +14,7 @@ gtest "unit tests (asan, ubsan)" "$build/asan/bin/unit_tests"
 
 say "building (tsan)"
 configure_and_build tsan thread_tests
+export TRANSMUTER_STRESS_SECONDS=${TRANSMUTER_STRESS_SECONDS:-3}
 gtest "threads (tsan)" "$build/tsan/bin/thread_tests"
 
 program=$build/asan/bin/transmuter

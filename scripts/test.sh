@@ -99,6 +99,7 @@ check layers "$python" scripts/check_layers.py
 rm -rf "$build/printed"
 mkdir -p "$build/printed"
 TRANSMUTER_PRINT_DIR=$build/printed gtest "unit tests" "$build/release/bin/unit_tests"
+gtest "memory that runs out" "$build/release/bin/fault_tests"
 stablehlo "the unit tests' programs" --run "$build/printed"
 check "install and find_package" tests/install/check.sh
 
@@ -125,6 +126,9 @@ if [ $mode != fast ]; then
     check "raised composites" "$python" tests/check_raised.py "${reports[@]}"
     check "traces" "$python" tests/check_traces.py "${reports[@]}"
   fi
+  for suite in "${model_suites[@]}"; do
+    conformance "$suite on cpu, 1, 2 and 3 threads" "$suite" --backend cpu --compare-threads 1,2,3
+  done
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
     for backend in cpu reference; do
