@@ -30,5 +30,6 @@ void add_bench(CLI::App& app);
 void add_export(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_edit(CLI::App& app);
 
 }  // namespace transmuter::cli

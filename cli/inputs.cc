@@ -181,6 +181,12 @@ WarmUp parse_warm_up(const std::vector<std::string>& words) {
   return expected;
 }
 
+Tensor tensor_from_json(const std::string& text, DType dtype) {
+  const json parsed = json::parse(text, nullptr, false);
+  if (parsed.is_discarded()) refuse("not JSON: " + excerpt(text));
+  return tensor_of(parsed, dtype);
+}
+
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments) {
   TensorMap inputs;
   for (const std::string& assignment : assignments) {

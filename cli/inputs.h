@@ -13,6 +13,9 @@ namespace transmuter::cli {
 // Error.
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments);
 
+// Nested lists of numbers, bools or strings. Throws Error.
+Tensor tensor_from_json(const std::string& text, DType dtype);
+
 // Inputs of a case folder's data set, matched by the names in the files, else by position.
 TensorMap read_data_set(const Model& model, const std::string& folder);
 // The files STEM_0.pb, STEM_1.pb, ... of a folder.

@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   cli::add_export(app);
   cli::add_ops(app);
   cli::add_embed(app);
+  cli::add_edit(app);
   if (argc > 1) {
     if (const std::string sentence = cli::unknown_command(app, argv[1]); !sentence.empty()) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());

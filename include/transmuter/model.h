@@ -11,8 +11,11 @@
 #include "transmuter/backend.h"
 #include "transmuter/tensor.h"
 #include "transmuter/value.h"
+#include "transmuter/value_spec.h"
 
 namespace transmuter {
+
+class Graph;
 
 struct LoadOptions {
   bool map = true;         // false: read the files into memory instead of mapping them
@@ -28,20 +31,6 @@ struct CompileOptions {
   // stay stored as they are. "native": everything as the model has it.
   std::string compute_type = "f32";
   bool verbose = false;
-};
-
-// One input or output as declared.
-struct ValueSpec {
-  struct Dim {
-    int64_t value = -1;  // -1: not fixed
-    std::string symbol;  // "batch"; may be empty
-  };
-  std::string name;
-  Value::Kind kind = Value::Kind::tensor;
-  DType dtype = DType::invalid;
-  bool has_shape = false;
-  std::vector<Dim> shape;
-  bool optional = false;  // an input with a default (an initializer of the same name)
 };
 
 // What a compiled model did so far. Reading it costs next to nothing and never waits for a run; while calls are in
@@ -122,6 +111,8 @@ class Model {
  public:
   static Model load(const std::string& path, const LoadOptions& options = {});
   static Model from_bytes(std::vector<std::byte> bytes, const LoadOptions& options = {});
+  // A loaded or edited graph (transmuter/graph.h) without saving it; weights are shared, not copied.
+  static Model from_graph(const Graph& graph, const LoadOptions& options = {});
 
   const std::vector<ValueSpec>& inputs() const;
   const std::vector<ValueSpec>& outputs() const;

@@ -3,8 +3,10 @@
 
 #include "transmuter/backend.h"
 #include "transmuter/error.h"
+#include "transmuter/graph.h"
 #include "transmuter/io.h"
 #include "transmuter/model.h"
 #include "transmuter/tensor.h"
 #include "transmuter/text.h"
 #include "transmuter/value.h"
+#include "transmuter/value_spec.h"

@@ -86,6 +86,12 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   return file;
 }
 
+std::string ExternalData::add(std::string_view bytes, std::shared_ptr<const void> owner) {
+  std::string location = str('\0', blocks_.size());
+  blocks_.emplace(location, std::pair(bytes, std::move(owner)));
+  return location;
+}
+
 ExternalData::Range ExternalData::find(const ExternalEntries& entries, size_t size) {
   std::string location;
   uint64_t offset = 0;
@@ -98,13 +104,13 @@ ExternalData::Range ExternalData::find(const ExternalEntries& entries, size_t si
   if (length != size)
     throw Error(ErrorCode::invalid_model,
                 str("external data of ", length, " bytes was given for a tensor of ", size, " bytes"));
-  Range range;
-  range.file = open(location);
-  if (offset > range.file->size() || size > range.file->size() - offset)
-    throw Error(ErrorCode::invalid_model, str("the external data file '", location, "' ends at byte ",
-                                              range.file->size(), "; the tensor needs ", size, " bytes from ", offset));
-  range.bytes = range.file->bytes() + offset;
-  return range;
+  if (const auto block = blocks_.find(location); block != blocks_.end())
+    return {block->second.second, reinterpret_cast<const std::byte*>(block->second.first.data())};
+  const std::shared_ptr<const MappedFile> file = open(location);
+  if (offset > file->size() || size > file->size() - offset)
+    throw Error(ErrorCode::invalid_model, str("the external data file '", location, "' ends at byte ", file->size(),
+                                              "; the tensor needs ", size, " bytes from ", offset));
+  return {file, file->bytes() + offset};
 }
 
 }  // namespace transmuter::onnx

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,11 @@ class ExternalData {
   ExternalData(std::string folder, bool map) : folder_(std::move(folder)), map_(map) {}
 
   struct Range {
-    std::shared_ptr<const MappedFile> file;
+    std::shared_ptr<const void> owner;
     const std::byte* bytes = nullptr;
   };
+  // Bytes in memory instead of a file. Returns the location that names them, which no file can have.
+  std::string add(std::string_view bytes, std::shared_ptr<const void> owner);
   // The `size` bytes that the entries name. Throws Error.
   Range find(const ExternalEntries& entries, size_t size);
 
@@ -36,6 +39,7 @@ class ExternalData {
   std::string folder_;
   bool map_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+  std::map<std::string, std::pair<std::string_view, std::shared_ptr<const void>>> blocks_;
 };
 
 }  // namespace transmuter::onnx

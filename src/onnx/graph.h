@@ -113,5 +113,8 @@ struct ReadOptions {
 Model read_model(const std::string& path, const ReadOptions& options = {});
 Model parse_model(const std::byte* bytes, size_t size, std::shared_ptr<const void> owner,
                   const std::string& folder = "");
+struct Document;
+// What writing the document (document.h) and reading it again would give; weights are views of what the document shows.
+Model parse_document_model(const Document& document);
 
 }  // namespace transmuter::onnx

@@ -130,27 +130,6 @@ void parse_type(std::string_view message, ValueInfo& info, int depth) {
   }
 }
 
-ValueInfo parse_value(std::string_view message) {
-  ValueInfo info;
-  within([&] { return str("value \"", info.name, "\""); },
-         [&] {
-           Fields fields(message);
-           while (fields.next()) {
-             switch (fields.field()) {
-               case 1:
-                 info.name = fields.text();
-                 break;
-               case 2:
-                 parse_type(fields.bytes(), info, 0);
-                 break;
-               default:
-                 fields.skip();
-             }
-           }
-         });
-  return info;
-}
-
 // Recursion through graphs: what the messages belong to, and how deep we are.
 struct Context {
   const Source& source;
@@ -365,13 +344,13 @@ std::shared_ptr<GraphProto> parse_graph(std::string_view message, Context contex
                  graph->initializers.push_back(parse_sparse_tensor(fields.bytes(), context.source));
                  break;
                case 11:
-                 graph->inputs.push_back(parse_value(fields.bytes()));
+                 graph->inputs.push_back(parse_value_info(fields.bytes()));
                  break;
                case 12:
-                 graph->outputs.push_back(parse_value(fields.bytes()));
+                 graph->outputs.push_back(parse_value_info(fields.bytes()));
                  break;
                case 13:
-                 graph->value_infos.push_back(parse_value(fields.bytes()));
+                 graph->value_infos.push_back(parse_value_info(fields.bytes()));
                  break;
                default:
                  fields.skip();
@@ -424,6 +403,27 @@ FunctionProto parse_function(std::string_view message, const Context& context) {
 }
 
 }  // namespace
+
+ValueInfo parse_value_info(std::string_view message) {
+  ValueInfo info;
+  within([&] { return str("value \"", info.name, "\""); },
+         [&] {
+           Fields fields(message);
+           while (fields.next()) {
+             switch (fields.field()) {
+               case 1:
+                 info.name = fields.text();
+                 break;
+               case 2:
+                 parse_type(fields.bytes(), info, 0);
+                 break;
+               default:
+                 fields.skip();
+             }
+           }
+         });
+  return info;
+}
 
 ModelProto parse_model_proto(std::string_view bytes, const Source& source) {
   ModelProto model;

@@ -68,6 +68,12 @@ struct ModelProto {
 // Throws Error with graph, node and attribute in the chain. The depth of nested graphs and types is limited.
 ModelProto parse_model_proto(std::string_view bytes, const Source& source);
 
+// A whole model (reader.cc). `path` names it in errors; "" = it is in memory.
+Model parse_model_bytes(std::string_view bytes, const Source& source, const std::string& path);
+
+// A ValueInfoProto.
+ValueInfo parse_value_info(std::string_view message);
+
 // `node "name" (Op)` and `graph "name"`, for error chains.
 std::string describe(const Node& node);
 std::string describe_graph(const std::string& name);

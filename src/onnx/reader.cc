@@ -88,11 +88,17 @@ Model read_model(const std::string& path, const ReadOptions& options) {
   });
 }
 
-Model parse_model(const std::byte* bytes, size_t size, std::shared_ptr<const void> owner, const std::string& folder) {
-  return guarded("a model in memory", [&] {
-    return parse({reinterpret_cast<const char*>(bytes), size},
-                 {std::move(owner), std::make_shared<ExternalData>(folder, true)});
+Model parse_model_bytes(std::string_view bytes, const Source& source, const std::string& path) {
+  return guarded(path.empty() ? "a model in memory" : str("file ", path), [&] {
+    Model model = parse(bytes, source);
+    model.path = path;
+    return model;
   });
+}
+
+Model parse_model(const std::byte* bytes, size_t size, std::shared_ptr<const void> owner, const std::string& folder) {
+  return parse_model_bytes({reinterpret_cast<const char*>(bytes), size},
+                           {std::move(owner), std::make_shared<ExternalData>(folder, true)}, "");
 }
 
 }  // namespace transmuter::onnx

@@ -222,7 +222,7 @@ NamedTensor parse_tensor(std::string_view message, const Source& source) {
                   if (header.external) {
                     if (!source.external) refuse("the tensor's data lies in another file, which is not allowed here");
                     const ExternalData::Range range = source.external->find(header.entries, size);
-                    return NamedTensor{header.name, view_of(dtype, header.dims, range.bytes, size, range.file)};
+                    return NamedTensor{header.name, view_of(dtype, header.dims, range.bytes, size, range.owner)};
                   }
                   if (header.typed_fields == 0) {
                     if (header.raw.size() != size)

@@ -38,6 +38,10 @@ struct CompiledModel::Impl {
   std::unique_ptr<runtime::GraphRunner> runner;
 };
 
+ValueSpec spec_of(const onnx::ValueInfo& info);
+// Operators, attributes and counts of inputs and outputs are as the imported operator sets have them. Throws Error.
+void check_model(const onnx::Model& model);
+
 // Every node of the graph (subgraphs included) whose operator is missing: "node X (Op)".
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph);
 

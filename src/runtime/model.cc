@@ -10,6 +10,7 @@
 #include "runtime/control_flow.h"
 #include "runtime/eager.h"
 #include "tensor/npy.h"
+#include "transmuter/graph.h"
 #include "transmuter/io.h"
 #include "transmuter/model.h"
 
@@ -17,32 +18,6 @@ namespace transmuter {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-
-ValueSpec spec_of(const onnx::ValueInfo& info) {
-  ValueSpec spec;
-  spec.name = info.name;
-  spec.dtype = info.dtype;
-  spec.has_shape = info.has_shape;
-  switch (info.kind) {
-    case onnx::ValueInfo::Kind::sequence:
-      spec.kind = Value::Kind::sequence;
-      break;
-    case onnx::ValueInfo::Kind::optional:
-      spec.kind = Value::Kind::optional;
-      break;
-    case onnx::ValueInfo::Kind::map:
-      spec.kind = Value::Kind::map;
-      break;
-    case onnx::ValueInfo::Kind::tensor:
-      spec.kind = Value::Kind::tensor;
-      break;
-    case onnx::ValueInfo::Kind::none:
-      spec.kind = Value::Kind::none;
-      break;
-  }
-  for (const onnx::DeclaredDim& d : info.shape) spec.shape.push_back({d.value, d.param});
-  return spec;
-}
 
 // Every node of a graph and of the graphs inside it.
 template <class Fn>
@@ -72,15 +47,9 @@ void check_schemas(const onnx::Graph& graph) {
 }
 
 std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& options) {
+  check_model(model);
   auto impl = std::make_shared<Model::Impl>();
   impl->model = std::move(model);
-  try {
-    check_schemas(impl->model.graph);
-  } catch (Error& error) {
-    error.in(str("graph ", impl->model.graph.name));
-    impl->locate(error);
-    throw;
-  }
   impl->options = options;
   for (const onnx::ValueInfo& info : impl->model.graph.inputs) {
     impl->inputs.push_back(spec_of(info));
@@ -91,6 +60,38 @@ std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& optio
 }
 
 }  // namespace
+
+ValueSpec spec_of(const onnx::ValueInfo& info) {
+  ValueSpec spec;
+  spec.name = info.name;
+  spec.dtype = info.dtype;
+  spec.has_shape = info.has_shape;
+  switch (info.kind) {
+    case onnx::ValueInfo::Kind::sequence:
+      spec.kind = Value::Kind::sequence;
+      break;
+    case onnx::ValueInfo::Kind::optional:
+      spec.kind = Value::Kind::optional;
+      break;
+    case onnx::ValueInfo::Kind::map:
+      spec.kind = Value::Kind::map;
+      break;
+    case onnx::ValueInfo::Kind::tensor:
+      spec.kind = Value::Kind::tensor;
+      break;
+    case onnx::ValueInfo::Kind::none:
+      spec.kind = Value::Kind::none;
+      break;
+  }
+  for (const onnx::DeclaredDim& d : info.shape) spec.shape.push_back({d.value, d.param});
+  return spec;
+}
+
+void check_model(const onnx::Model& model) try { check_schemas(model.graph); } catch (Error& error) {
+  error.in(str("graph ", model.graph.name));
+  if (!model.path.empty()) error.in("file " + model.path);
+  throw;
+}
 
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
   std::vector<std::string> missing;
@@ -116,6 +117,12 @@ Model Model::from_bytes(std::vector<std::byte> bytes, const LoadOptions& options
   return model;
 } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "there is not enough memory to load the model");
+}
+
+Model Model::from_graph(const Graph& graph, const LoadOptions& options) {
+  Model model;
+  model.impl_ = prepare(onnx::parse_document_model(*graph.document_), options);
+  return model;
 }
 
 const std::vector<ValueSpec>& Model::inputs() const { return impl_->inputs; }

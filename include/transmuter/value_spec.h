@@ -1,0 +1,25 @@
+// ValueSpec: one input or output of a model as declared.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transmuter/value.h"
+
+namespace transmuter {
+
+struct ValueSpec {
+  struct Dim {
+    int64_t value = -1;  // -1: not fixed
+    std::string symbol;  // "batch"; may be empty
+  };
+  std::string name;
+  Value::Kind kind = Value::Kind::tensor;
+  DType dtype = DType::invalid;
+  bool has_shape = false;
+  std::vector<Dim> shape;
+  bool optional = false;  // an input with a default (an initializer of the same name)
+};
+
+}  // namespace transmuter
