@@ -71,29 +71,29 @@ Examples:
   transmuter edit m.onnx --add-node "Relu(x) -> x2" --rewire x=x2 -o out.onnx
   transmuter edit m.onnx --external-data weights.bin -o out.onnx)";
 
-std::string value_text(const AttributeValue& value) {
-  struct Print {
-    std::string operator()(std::monostate) const { return "..."; }
-    std::string operator()(int64_t i) const { return std::to_string(i); }
-    std::string operator()(float f) const {
-      char text[32];
-      std::snprintf(text, sizeof text, "%g", static_cast<double>(f));
-      return text;
-    }
-    std::string operator()(const std::string& s) const { return '"' + s + '"'; }
-    std::string operator()(const Tensor& t) const { return describe(t); }
-    std::string operator()(const std::vector<int64_t>& values) const { return list(values); }
-    std::string operator()(const std::vector<float>& values) const { return list(values); }
-    std::string operator()(const std::vector<std::string>& values) const { return list(values); }
-    template <class T>
-    std::string list(const std::vector<T>& values) const {
-      std::string text = "[";
-      for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + (*this)(values[i]);
-      return text + "]";
-    }
-  };
-  return std::visit(Print{}, value);
-}
+// An attribute's value as one word of a line.
+struct Print {
+  std::string operator()(std::monostate) const { return "..."; }
+  std::string operator()(int64_t i) const { return std::to_string(i); }
+  std::string operator()(float f) const {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", static_cast<double>(f));
+    return text;
+  }
+  std::string operator()(const std::string& s) const { return '"' + s + '"'; }
+  std::string operator()(const Tensor& t) const { return describe(t); }
+  std::string operator()(const std::vector<int64_t>& values) const { return list(values); }
+  std::string operator()(const std::vector<float>& values) const { return list(values); }
+  std::string operator()(const std::vector<std::string>& values) const { return list(values); }
+  template <class T>
+  std::string list(const std::vector<T>& values) const {
+    std::string text = "[";
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + (*this)(values[i]);
+    return text + "]";
+  }
+};
+
+std::string value_text(const AttributeValue& value) { return std::visit(Print{}, value); }
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;

@@ -1,12 +1,18 @@
-// Whatever the bytes are, the readers of models, values and .npy files return or throw Error.
+// Whatever the bytes are, the readers of models, values and .npy files return or throw Error, and so do edits; what was
+// read as messages is written as messages that are read the same.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "onnx/edit.h"
 #include "onnx/graph.h"
 #include "onnx/value_proto.h"
+#include "onnx/writer.h"
 #include "tensor/npy.h"
 #include "transmuter/error.h"
 
@@ -48,6 +54,39 @@ void attempt(Body body) {
   }
 }
 
+bool readable(const std::string& bytes) {
+  try {
+    const auto owner = std::make_shared<const std::string>(bytes);
+    onnx::parse_model(reinterpret_cast<const std::byte*>(owner->data()), owner->size(), owner);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void write_anew(const std::shared_ptr<std::byte[]>& owner, std::string_view bytes) {
+  onnx::Document document = onnx::parse_document(bytes, owner, "");
+  const std::string written = onnx::encode_document(document);
+  const auto kept = std::make_shared<const std::string>(written);
+  if (onnx::encode_document(onnx::parse_document(*kept, kept, "")) != written) std::abort();
+  if (readable(std::string(bytes)) && !readable(written)) std::abort();
+  std::vector<uint32_t> changed;
+  for (const onnx::Scope& scope : onnx::scopes_of(document.model)) {
+    onnx::each_node(scope, [&](onnx::Message& node, size_t index) {
+      changed.push_back(node.id);
+      attempt([&] { onnx::node_info(node, index, scope, onnx::source_of(document)); });
+    });
+  }
+  attempt([&] {
+    const auto scopes = onnx::scopes_of(document.model);
+    for (const std::string& name : onnx::names_in(scopes, 0)) onnx::type_of_value(document, scopes, name, {});
+  });
+  onnx::finish_edit(document, changed);
+  // Sorting may repair a file, never break it.
+  if (readable(written) && !readable(onnx::encode_document(document))) std::abort();
+  touch(onnx::parse_document_model(document).graph);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -56,6 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size != 0) std::memcpy(owner.get(), data, size);
   const std::string_view bytes(reinterpret_cast<const char*>(owner.get()), size);
   attempt([&] { touch(onnx::parse_model(owner.get(), size, owner).graph); });
+  attempt([&] { write_anew(owner, bytes); });
   attempt([&] { touch(parse_npy(bytes)); });
   using Kind = onnx::ValueInfo::Kind;
   for (const Kind kind : {Kind::tensor, Kind::sequence, Kind::optional, Kind::map}) {

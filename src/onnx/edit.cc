@@ -65,7 +65,7 @@ AttributeValue attribute_value(const Field& field, const Source& source) {
     case kT: {
       const Field* tensor = attribute.find(attribute_field::kTensor);
       if (!tensor) return {};
-      return tensor_of(*tensor, source);
+      return tensor_of(*tensor, source).aligned();
     }
     case kFs:
       return floats;

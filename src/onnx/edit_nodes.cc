@@ -84,6 +84,19 @@ void set_position(Message& node, uint32_t number, size_t index, const std::strin
   node.set_texts(number, values);
 }
 
+// ONNX Runtime's operators have one version, which is not everywhere imported.
+void import_domain(Document& document, const Scope& root, const std::string& domain) {
+  if (domain != "com.microsoft") return;
+  const uint32_t number = root.function ? function_field::kOpset : model_field::kOpset;
+  Message& holder = root.function ? *root.message : document.model;
+  for (Field& field : holder.fields)
+    if (field.number == number && domain_of(field.open(), 1) == domain) return;
+  Message opset;
+  opset.set_text(1, domain);
+  opset.set_integer(2, 1);
+  holder.fields.push_back(bytes_field(number, encode(opset)));
+}
+
 void erase_node(const Scope& scope, uint32_t id) {
   std::erase_if(scope.message->fields,
                 [&](Field& field) { return field.number == scope.node_number() && field.open().id == id; });
@@ -196,7 +209,8 @@ std::vector<NodeInfo> GraphEdit::find(const NodePredicate& wanted) const { retur
 
 GraphEdit& GraphEdit::set_operator(uint32_t id, const std::string& op_type, const std::string& domain) {
   const auto scopes = scopes_of(document_->model);
-  Message& node = place_of(scopes, id).node();
+  const Place place = place_of(scopes, id);
+  Message& node = place.node();
   if (op_type.empty()) refuse_edit("an operator needs a name");
   node.set_text(node_field::kOp, op_type);
   node.remove(node_field::kOverload);
@@ -204,6 +218,7 @@ GraphEdit& GraphEdit::set_operator(uint32_t id, const std::string& op_type, cons
     node.remove(node_field::kDomain);
   else
     node.set_text(node_field::kDomain, domain);
+  import_domain(*document_, scopes[scopes[place.scope].root], domain);
   changed(id);
   return *this;
 }
@@ -268,6 +283,7 @@ uint32_t GraphEdit::add_node(const NewNode& made, const std::string& scope_name)
   if (!made.domain.empty() && made.domain != "ai.onnx") node.set_text(node_field::kDomain, made.domain);
   const uint32_t id = node.id = document_->next_id++;
   scope.message->fields.push_back(std::move(field));
+  import_domain(*document_, scopes[scope.root], made.domain);
   changed(id);
   return id;
 }

@@ -1,6 +1,7 @@
 #include "onnx/message.h"
 
 #include <algorithm>
+#include <protozero/buffer_string.hpp>
 #include <protozero/pbf_reader.hpp>
 #include <protozero/varint.hpp>
 

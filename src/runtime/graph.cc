@@ -73,7 +73,7 @@ std::vector<std::string> Graph::initializers(const std::string& scope) const {
 Tensor Graph::initializer(const std::string& name, const std::string& scope) const {
   onnx::Document copy = *document_;
   const auto scopes = onnx::scopes_of(copy.model);
-  return onnx::read_initializer(copy, scopes[onnx::scope_of(scopes, scope)], name);
+  return onnx::read_initializer(copy, scopes[onnx::scope_of(scopes, scope)], name).aligned();
 }
 
 GraphEdit Graph::edit() const { return GraphEdit(*document_); }
