@@ -111,6 +111,21 @@ if ! [ -x "$program" ] || ! "$program" test --help >/dev/null 2>&1; then
 fi
 
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
+# round_trip SUITE EVERY : models written anew are the same models
+round_trip() {
+  [ -d "$cases/$1" ] || return 0
+  check "$1 written anew" "$python" tests/check_round_trip.py "$program" "$cases" "$build/round_trip" "$1" \
+    --every "$2" --exceptions tests/exceptions.txt
+}
+if [ $mode = fast ]; then
+  round_trip node 40
+elif [ $mode = default ]; then
+  for suite in node traps "${model_suites[@]}"; do round_trip "$suite" 10; done
+else
+  for suite in node traps malformed "${model_suites[@]}"; do round_trip "$suite" 1; done
+fi
+
 if [ $mode != fast ]; then
   folders=()
   for suite in node ops_variants ops_contrib traps "${model_suites[@]}"; do

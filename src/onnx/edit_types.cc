@@ -86,6 +86,38 @@ constexpr Rule kRules[] = {
     {"Xor", "b"},
 };
 
+// Operators of ONNX Runtime whose first output has the first input's dtype.
+constexpr std::string_view kContribSame[] = {"Attention",
+                                             "BiasAdd",
+                                             "BiasGelu",
+                                             "BiasSplitGelu",
+                                             "BiasSoftmax",
+                                             "DecoderMaskedMultiHeadAttention",
+                                             "FastGelu",
+                                             "FusedConv",
+                                             "FusedGemm",
+                                             "FusedMatMul",
+                                             "Gelu",
+                                             "GemmFastGelu",
+                                             "GroupNorm",
+                                             "GroupQueryAttention",
+                                             "MatMulNBits",
+                                             "MoE",
+                                             "MultiHeadAttention",
+                                             "NhwcConv",
+                                             "PackedAttention",
+                                             "PackedMultiHeadAttention",
+                                             "QMoE",
+                                             "QuickGelu",
+                                             "RelativePositionBias",
+                                             "RotaryEmbedding",
+                                             "SimplifiedLayerNormalization",
+                                             "SkipGroupNorm",
+                                             "SkipLayerNormalization",
+                                             "SkipSimplifiedLayerNormalization",
+                                             "SparseAttention",
+                                             "TransposeMatMul"};
+
 using DTypes = std::map<std::string, DType>;
 
 // Element type of a TypeProto that is a tensor; invalid for all others.
@@ -205,6 +237,14 @@ DTypes dtypes_of(const Document& document, const Scope& graph, const std::unorde
   for (int round = 0; round < 2; ++round) {
     each_node(graph, [&](Message& node, size_t index) {
       const NodeInfo info = node_info(node, index, graph, source);
+      if (info.domain == "com.microsoft" && !info.outputs.empty() && !info.inputs.empty() &&
+          std::find(std::begin(kContribSame), std::end(kContribSame), info.op_type) != std::end(kContribSame)) {
+        // The normalised sum, its mean and deviation, and the sum itself.
+        const size_t last = info.op_type.starts_with("Skip") ? 3 : 0;
+        for (const size_t i : {size_t{0}, last})
+          if (i < info.outputs.size() && known[info.outputs[i]] == DType::invalid)
+            known[info.outputs[i]] = known[info.inputs[0]];
+      }
       if (!info.domain.empty()) return;
       for (size_t i = 0; i < info.outputs.size(); ++i) {
         DType& dtype = known[info.outputs[i]];

@@ -242,11 +242,11 @@ TEST(GraphEdit, IntermediateValuesBecomeOutputs) {
 
 TEST(GraphEdit, TypesThatNothingSaysMustBeGiven) {
   const Graph graph = graph_of(onnx::testing::model(
-      {.graph =
-           onnx::testing::graph({.nodes = {node("Gelu", {"x"}, {"h"}, {}, "com.microsoft"), node("Relu", {"h"}, {"y"})},
-                                 .inputs = {value("x")},
-                                 .outputs = {value("y")}}),
-       .opsets = {onnx::testing::opset("", 18), onnx::testing::opset("com.microsoft", 1)}}));
+      {.graph = onnx::testing::graph(
+           {.nodes = {node("Binarizer", {"x"}, {"h"}, {}, "ai.onnx.ml"), node("Relu", {"h"}, {"y"})},
+            .inputs = {value("x")},
+            .outputs = {value("y")}}),
+       .opsets = {onnx::testing::opset("", 18), onnx::testing::opset("ai.onnx.ml", 1)}}));
   EXPECT_THAT(error_of([&] { graph.edit().add_output("h"); }), HasSubstr("give it"));
   ValueSpec spec;
   spec.name = "h";
