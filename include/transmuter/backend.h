@@ -2,6 +2,7 @@
 // evaluator (the meaning of the IR), further ones where built. Every Backend may be used from several threads.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,11 +18,22 @@ struct Op;
 }  // namespace ir
 class Bindings;
 
-// A tensor where a backend keeps it. On host backends it shares memory with the Tensor it came from.
+// Host memory in which a value can grow along one axis: a dense tensor of its capacity, of which the first `used` rows
+// along `axis` were written (the high-water mark). Rows once written stay as they are while anybody may read them.
+struct GrowingStorage {
+  Tensor memory;
+  int64_t axis = 0;
+  std::atomic<int64_t> used = 0;
+};
+
+// A tensor where a backend keeps it; copies share the storage.
 struct Buffer {
-  Tensor host;                   // host backends: the storage itself
-  std::shared_ptr<void> device;  // others: whatever the backend keeps
-  bool donated = false;          // an input the executable may overwrite
+  Tensor host;                                   // dense on the host, sharing memory with the Tensor it came from; or
+  std::shared_ptr<GrowingStorage> growing = {};  // the first elements of it, with its strides; or
+  std::shared_ptr<void> device = {};             // whatever the backend keeps.
+  Shape shape = {};                              // of what is not on the host
+  bool donated = false;                          // an input that nobody else reads: the executable may overwrite it
+  bool keeps_room = false;                       // an input: what appends to it may lie in memory with room to grow
 };
 
 struct Capabilities {
@@ -59,7 +71,7 @@ class Executable {
   virtual void trim() const {}
 };
 
-class Backend {
+class Backend : public std::enable_shared_from_this<Backend> {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
@@ -67,6 +79,7 @@ class Backend {
   // A composite that this backend runs as it is; any other is inlined before compile().
   virtual bool takes_composite(const ir::Program& program, const ir::Op& op) const = 0;
   virtual Buffer upload(const Tensor& tensor) const = 0;
+  // Dense; what lies in memory with room is copied out of it, here and nowhere else.
   virtual Tensor download(const Buffer& buffer) const = 0;
   virtual std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const = 0;
 

@@ -53,6 +53,11 @@ struct RunStats {
   int64_t arena_bytes = 0;  // working memory held now: by runs in flight, and kept for the next
   // Composites of the first trace, by name ("layer_norm"): what operators gave and what passes recognised.
   std::map<std::string, int64_t> composites;
+  // What runs did with memory. A cache is a value that an input grows into (past -> present).
+  int64_t appends = 0;       // caches that grew in place
+  int64_t cache_copies = 0;  // caches that were copied, in order to grow or because a kernel cannot read strides
+  int64_t cache_copy_bytes = 0;
+  int64_t allocated_bytes = 0;  // results, caches, working memory; all runs
 };
 
 // What CompiledModel::warm_up prepares for.
@@ -76,6 +81,11 @@ class CompiledModel {
   // called from several threads at once: the first calls of a kind trace once, the others of that kind wait for it, and
   // those that have a trace go on. After an error the next call works as if it hadn't been made.
   TensorMap operator()(const TensorMap& inputs) const;
+  // The same; tensors that nobody else holds are given to the run (its caches grow in place, in memory with room) and
+  // are gone from the map when it succeeds. One held elsewhere silently isn't taken: what grows from it is a copy.
+  TensorMap operator()(TensorMap&& inputs) const;
+  const std::vector<ValueSpec>& inputs() const;
+  const std::vector<ValueSpec>& outputs() const;
   // Traces (if no trace fits) without running; breaks still run what leads up to them.
   void trace(const TensorMap& inputs) const;
   // Ahead of traffic: for each range runs the kinds of sizes that get traces of their own (0, 1, and the largest, which

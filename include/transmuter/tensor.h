@@ -1,4 +1,6 @@
 // Tensor: reference-counted, dense, row-major storage with a dtype and a shape. Copying a Tensor shares its storage.
+// What a compiled model gave may still lie where its backend has it (a cache with room to grow): its elements come
+// here, dense, when they are first looked at.
 #pragma once
 
 #include <cstddef>
@@ -81,6 +83,8 @@ inline constexpr DType dtype_of<float> = DType::f32;
 template <>
 inline constexpr DType dtype_of<double> = DType::f64;
 
+class Elsewhere;  // tensor/elsewhere.h
+
 class Tensor {
  public:
   Tensor() = default;  // dtype() == invalid: no tensor
@@ -100,6 +104,9 @@ class Tensor {
   // never written.
   static Tensor view(DType dtype, Shape shape, const std::byte* bytes, std::shared_ptr<const void> owner);
 
+  // Elements that lie elsewhere until somebody looks at them.
+  static Tensor deferred(DType dtype, Shape shape, std::shared_ptr<const Elsewhere> elements);
+
   explicit operator bool() const { return dtype_ != DType::invalid; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
@@ -108,10 +115,15 @@ class Tensor {
   int64_t size() const { return size_; }  // number of elements
   size_t nbytes() const { return byte_size(dtype_, size_); }
 
-  const std::byte* bytes() const { return bytes_; }
+  const std::byte* bytes() const { return elsewhere_ ? fetched() : bytes_; }
   // Storage that this tensor alone owns and may write. Throws Error for a view or a shared storage.
   std::byte* mutable_bytes();
-  bool unique() const { return writable_ && storage_.use_count() == 1; }
+  bool unique() const;
+  // Where the elements lie if not here; null: here.
+  const std::shared_ptr<const Elsewhere>& elsewhere() const { return elsewhere_; }
+  // Says that the memory was given to a run (Value::donated), to everyone who holds it, and whether it was.
+  void mark_donated() const;
+  bool was_donated() const;
   // The address suits the dtype; typed access needs it.
   bool is_aligned() const;
   // This tensor, or a copy of it at an aligned address.
@@ -121,7 +133,7 @@ class Tensor {
   template <class T>
   const T* data() const {
     check_access(dtype_of<T>);
-    return reinterpret_cast<const T*>(bytes_);
+    return reinterpret_cast<const T*>(bytes());
   }
   template <class T>
   T* mutable_data() {
@@ -148,6 +160,7 @@ class Tensor {
  private:
   static Tensor copy_of(DType dtype, const void* values, size_t count, Shape shape);
   void check_access(DType requested) const;
+  const std::byte* fetched() const;
 
   DType dtype_ = DType::invalid;
   bool writable_ = false;
@@ -155,6 +168,7 @@ class Tensor {
   int64_t size_ = 0;
   std::byte* bytes_ = nullptr;
   std::shared_ptr<void> storage_;
+  std::shared_ptr<const Elsewhere> elsewhere_;
 };
 
 std::string describe(const Tensor& tensor);  // "float32 [2, 3]"

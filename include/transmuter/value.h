@@ -19,6 +19,8 @@ struct Value {
   Tensor keys;                     // map: i64 or strings, 1-D
   std::vector<Value> items;        // sequence: its elements; optional: zero or one
   DType element = DType::invalid;  // element dtype of an empty sequence or optional, where known
+  // A tensor whose memory the run may take even where others hold it: they must not feed it to a run again (an error).
+  bool donated = false;
 
   Value() = default;
   Value(Tensor t) : kind(Kind::tensor), tensor(std::move(t)) {}  // NOLINT(google-explicit-constructor)

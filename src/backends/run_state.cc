@@ -12,9 +12,10 @@ namespace transmuter {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kSlack = 1 << 16;
 
-// Sizes of arenas go in steps of an eighth, so that a cache which grows by a token a run doesn't ask for new memory
-// each time.
+// Sizes of arenas go in steps of an eighth with some slack, so that what grows by a token a run (a mask) doesn't ask
+// for new memory each time. Pages that nobody writes cost nothing.
 size_t rounded(size_t bytes) {
   const size_t step = std::max<size_t>(kAlignment, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
@@ -50,10 +51,11 @@ ArenaPool::Block ArenaPool::take(size_t bytes) {
   bytes_.fetch_sub(static_cast<int64_t>(freed.bytes), std::memory_order_relaxed);
   freed = {};
   Block fresh;
-  fresh.bytes = rounded(bytes);
+  fresh.bytes = rounded(bytes + bytes / 8 + kSlack);
   if (!memory_is_there(fresh.bytes)) throw std::bad_alloc();
   fresh.memory.reset(new std::byte[fresh.bytes + kAlignment]);
   bytes_.fetch_add(static_cast<int64_t>(fresh.bytes), std::memory_order_relaxed);
+  allocated_.fetch_add(static_cast<int64_t>(fresh.bytes), std::memory_order_relaxed);
   return fresh;
 }
 

@@ -17,6 +17,9 @@ struct RunCounters {
   using Count = std::atomic<int64_t>;
   Count runs{0}, traces{0}, body_traces{0}, evictions{0}, breaks{0}, specializations{0};
   Count binds{0}, plan_hits{0}, plan_evictions{0};
+  // Of values that grow from run to run (caches): grown in place; copied, in order to grow or to be read.
+  Count appends{0}, cache_copies{0}, cache_copy_bytes{0};
+  Count allocated_bytes{0};  // results and caches
   Count trace_ns{0}, compile_ns{0}, bind_ns{0};
 
   static void add(Count& count, int64_t n = 1) { count.fetch_add(n, std::memory_order_relaxed); }
@@ -47,8 +50,9 @@ class ArenaPool {
   };
 
   ArenaPool();
-  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }  // held now, in use or kept
-  void trim();                                                              // frees what is kept
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }          // held now, in use or kept
+  int64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }  // ever
+  void trim();                                                                      // frees what is kept
 
  private:
   using Block = Lease::Block;
@@ -57,7 +61,7 @@ class ArenaPool {
 
   std::mutex mutex_;
   std::vector<Block> kept_;
-  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> bytes_{0}, allocated_{0};
 };
 
 struct RunState {

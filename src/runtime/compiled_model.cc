@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "ir/passes/rescope.h"
 #include "ir/print.h"
+#include "runtime/execute.h"
 #include "runtime/trace.h"
 #include "runtime/warm_up.h"
 
@@ -36,6 +37,7 @@ void check_tensor(const ValueSpec& spec, const Value& value) {
   if (spec.kind != Value::Kind::tensor) return;
   if (!value.is_tensor()) refuse(spec, "expected a tensor");
   const Tensor& t = value.tensor;
+  if (t.was_donated()) refuse(spec, "its memory was given to an earlier run, which put something else there");
   if (spec.dtype != DType::invalid && t.dtype() != spec.dtype)
     refuse(spec, str("expected ", name(spec.dtype), ", got ", name(t.dtype())));
   // Exporters write a scalar shape for values of any shape, too; a declared rank of 0 says nothing.
@@ -115,6 +117,28 @@ TensorMap CompiledModel::operator()(const TensorMap& inputs) const try {
   throw out_of_memory(*impl_->model);
 }
 
+TensorMap CompiledModel::operator()(TensorMap&& inputs) const try {
+  runtime::Donation donation;
+  for (const ValueSpec& spec : impl_->model->inputs) {
+    const auto found = inputs.find(spec.name);
+    donation.donated.push_back(found != inputs.end() && runtime::may_take(found->second));
+  }
+  TensorMap outputs = impl_->model->by_name(impl_->runner->run(impl_->model->by_position(inputs), &donation));
+  for (const auto& [name, value] : inputs) {
+    if (value.donated) value.tensor.mark_donated();
+  }
+  inputs.clear();  // only now: after an error the caller still has them
+  return outputs;
+} catch (Error& error) {
+  impl_->model->locate(error);
+  throw;
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_->model);
+}
+
+const std::vector<ValueSpec>& CompiledModel::inputs() const { return impl_->model->inputs; }
+const std::vector<ValueSpec>& CompiledModel::outputs() const { return impl_->model->outputs; }
+
 void CompiledModel::trace(const TensorMap& inputs) const try {
   impl_->runner->ensure_trace(impl_->model->by_position(inputs));
 } catch (Error& error) {
@@ -158,6 +182,10 @@ RunStats CompiledModel::stats() const {
   stats.compile_ms = static_cast<double>(get(c.compile_ns)) * 1e-6;
   stats.bind_us = static_cast<double>(get(c.bind_ns)) * 1e-3;
   stats.arena_bytes = state.arenas.bytes();
+  stats.appends = get(c.appends);
+  stats.cache_copies = get(c.cache_copies);
+  stats.cache_copy_bytes = get(c.cache_copy_bytes);
+  stats.allocated_bytes = get(c.allocated_bytes) + state.arenas.allocated();
   const std::lock_guard<std::mutex> lock(state.mutex);
   stats.composites = state.composites;
   return stats;

@@ -1,5 +1,6 @@
 #include "runtime/execute.h"
 
+#include "backends/kept_buffer.h"
 #include "base/strings.h"
 #include "runtime/eager.h"
 #include "runtime/graph_runner.h"
@@ -27,13 +28,36 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
   return {};
 }
 
-void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings) {
+bool may_take(const Value& value) {
+  if (!value.is_tensor() || value.donated) return value.donated;
+  const auto* kept = dynamic_cast<const KeptBuffer*>(value.tensor.elsewhere().get());
+  return value.tensor.unique() && (!kept || kept->buffer().growing.use_count() <= 1);
+}
+
+void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
+                 const std::vector<bool>* donated) {
   std::vector<Buffer> inputs;
   inputs.reserve(segment.input_slots.size());
-  for (int32_t slot : segment.input_slots) inputs.push_back(backend.upload(slots[static_cast<size_t>(slot)].tensor));
+  for (int32_t slot : segment.input_slots) {
+    const size_t index = static_cast<size_t>(slot);
+    inputs.push_back(backend.upload(slots[index].tensor));
+    if (!donated) continue;
+    inputs.back().donated = index < donated->size() && (*donated)[index];
+    inputs.back().keeps_room = true;
+  }
   std::vector<Buffer> results = segment.executable->run(inputs, bindings);
   for (size_t i = 0; i < results.size(); ++i) {
-    slots[static_cast<size_t>(segment.output_slots[i])] = backend.download(results[i]);
+    Value& slot = slots[static_cast<size_t>(segment.output_slots[i])];
+    if (results[i].host) {
+      slot = std::move(results[i].host);
+    } else if (results[i].growing) {
+      const DType dtype = results[i].growing->memory.dtype();
+      const Shape shape = results[i].shape;
+      slot = Tensor::deferred(dtype, shape,
+                              std::make_shared<KeptBuffer>(std::move(results[i]), backend.shared_from_this()));
+    } else {
+      slot = backend.download(results[i]);
+    }
   }
 }
 
@@ -69,17 +93,44 @@ std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& sl
   throw;
 }
 
+// Inputs that one step alone reads and that don't go out again as they are: what the run may take it may take there.
+std::vector<bool> taken(const Trace& trace, const Donation& donation) {
+  std::vector<int> readers(donation.donated.size());
+  const auto read = [&](int32_t slot) {
+    if (slot >= 0 && static_cast<size_t>(slot) < readers.size()) ++readers[static_cast<size_t>(slot)];
+  };
+  const auto read_all = [&](const auto& self, const std::vector<Ref>& refs) -> void {
+    for (const Ref& ref : refs) {
+      if (ref.kind == Ref::Kind::slot) read(ref.slot);
+      self(self, ref.items);
+    }
+  };
+  for (const auto& step : trace.steps) {
+    if (const auto* segment = std::get_if<Segment>(&step)) {
+      for (int32_t slot : segment->input_slots) read(slot);
+    } else {
+      read_all(read_all, std::get<EagerStep>(step).inputs);
+      read_all(read_all, std::get<EagerStep>(step).captures);
+    }
+  }
+  read_all(read_all, trace.outputs);
+  std::vector<bool> result = donation.donated;
+  for (size_t i = 0; i < result.size(); ++i) result[i] = result[i] && readers[i] == 1;
+  return result;
+}
+
 }  // namespace
 
 std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings) {
+                             Bindings& bindings, const Donation* donation) {
+  const std::vector<bool> donated = donation ? taken(trace, *donation) : std::vector<bool>();
   std::vector<Value> slots(static_cast<size_t>(trace.slot_count));
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   bindings.check_assertions();
   for (const auto& step : trace.steps) {
     bool check = false;
     if (const auto* segment = std::get_if<Segment>(&step)) {
-      run_segment(*segment, slots, backend, bindings);
+      run_segment(*segment, slots, backend, bindings, donation ? &donated : nullptr);
       check = segment->defines_symbols;
     } else {
       const auto& eager = std::get<EagerStep>(step);

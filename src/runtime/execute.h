@@ -12,11 +12,19 @@ struct GuardFailed {
   std::string what;
 };
 
+// Inputs given to a run (none: the results are dense, as if nothing ever came back).
+struct Donation {
+  std::vector<bool> donated;  // by graph input: the run may take its memory
+};
+// Nobody else holds the value's memory, or they agreed to lose it.
+bool may_take(const Value& value);
+
 // `inputs` by graph input position; `bindings` hold their symbols. Returns the graph's outputs by position.
 std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings);
-// One segment: reads and fills slots.
-void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings);
+                             Bindings& bindings, const Donation* donation = nullptr);
+// One segment: reads and fills slots. `donated`: by slot, the first ones; null: nothing comes back.
+void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
+                 const std::vector<bool>* donated = nullptr);
 Value resolve(const Ref& ref, const std::vector<Value>& slots);
 std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots);
 

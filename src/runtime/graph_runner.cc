@@ -106,13 +106,13 @@ void GraphRunner::keep(TracePtr trace) {
   }
 }
 
-std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs) {
+std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const Donation* donation) {
   std::vector<TracePtr> tried;
   for (int fresh = 0;;) {
     const Chosen chosen = find_or_make(inputs, tried);
     if (tried.empty() && role_ == Role::model) RunCounters::add(engine_->state->counters.runs);
     try {
-      return run_trace(*chosen.trace, inputs, *engine_->backend, *chosen.bindings);
+      return run_trace(*chosen.trace, inputs, *engine_->backend, *chosen.bindings, donation);
     } catch (const GuardFailed& failed) {
       fresh += chosen.fresh ? 1 : 0;
       if (fresh == kFreshTraces)

@@ -13,15 +13,18 @@
 
 namespace transmuter::runtime {
 
+struct Donation;  // execute.h
+
 class GraphRunner {
  public:
   enum class Role { model, body };  // whose figures its traces count in
   GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine, Role role = Role::body);
 
-  // Inputs by position (kind none: not given, the initializer of that name counts). May be called from several threads
-  // at once: one traces at a time, and who needs a trace waits for it, since it may be the one; who has a trace goes
-  // on. When tracing fails nothing is kept, and the next thread traces for itself.
-  std::vector<Value> run(const std::vector<Value>& inputs);
+  // Inputs by position (kind none: not given, the initializer of that name counts); `donation`: what the run may take
+  // of them. May be called from several threads at once: one traces at a time, and who needs a trace waits for it,
+  // since it may be the one; who has a trace goes on. When tracing fails nothing is kept, and the next thread traces
+  // for itself.
+  std::vector<Value> run(const std::vector<Value>& inputs, const Donation* donation = nullptr);
   // Traces if no trace fits, without a run.
   void ensure_trace(const std::vector<Value>& inputs);
   // Frees the plans of all traces.

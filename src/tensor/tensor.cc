@@ -1,11 +1,13 @@
 #include "transmuter/tensor.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/memory.h"
 #include "base/strings.h"
+#include "tensor/elsewhere.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
@@ -13,13 +15,21 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+// Frees what allocate() gave. All who share the memory see the mark.
+struct FreeMemory {
+  FreeMemory() = default;
+  FreeMemory(const FreeMemory&) : FreeMemory() {}  // only before the memory is shared
+  void operator()(void* memory) const { std::free(memory); }
+  std::atomic<bool> donated = false;
+};
+
 // At least one byte, so that an empty tensor has an address too.
 std::shared_ptr<void> allocate(size_t bytes, const Shape& shape, DType dtype) {
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
   void* memory = memory_is_there(rounded) ? std::aligned_alloc(kAlignment, rounded) : nullptr;
   if (!memory)
     throw Error(ErrorCode::out_of_memory, str("no memory for ", name(dtype), " ", shape, " (", bytes, " bytes)"));
-  return std::shared_ptr<void>(memory, [](void* m) { std::free(m); });
+  return std::shared_ptr<void>(memory, FreeMemory());
 }
 
 size_t alignment(DType dtype) {
@@ -81,7 +91,37 @@ Tensor Tensor::view(DType dtype, Shape shape, const std::byte* bytes, std::share
   return result;
 }
 
+Tensor Tensor::deferred(DType dtype, Shape shape, std::shared_ptr<const Elsewhere> elements) {
+  Tensor result;
+  result.dtype_ = dtype;
+  result.size_ = element_count(shape);
+  result.shape_ = std::move(shape);
+  result.elsewhere_ = std::move(elements);
+  return result;
+}
+
+const std::byte* Tensor::fetched() const { return elsewhere_->dense().bytes(); }
+
+bool Tensor::unique() const {
+  return elsewhere_ ? elsewhere_.use_count() == 1 : writable_ && storage_.use_count() == 1;
+}
+
+void Tensor::mark_donated() const {
+  if (elsewhere_) return elsewhere_->mark_donated();
+  if (auto* memory = std::get_deleter<FreeMemory>(storage_)) memory->donated = true;
+}
+
+bool Tensor::was_donated() const {
+  if (elsewhere_) return elsewhere_->was_donated();
+  const auto* memory = std::get_deleter<FreeMemory>(storage_);
+  return memory && memory->donated;
+}
+
 std::byte* Tensor::mutable_bytes() {
+  if (elsewhere_) {
+    if (!unique()) throw Error(ErrorCode::internal, "a shared tensor is not writable");
+    *this = clone();
+  }
   if (!bytes_) throw Error(ErrorCode::internal, str("a tensor of ", name(dtype_), " has no bytes to write"));
   if (!writable_) throw Error(ErrorCode::internal, "a view of foreign memory is not writable");
   if (storage_.use_count() != 1) throw Error(ErrorCode::internal, "a shared tensor is not writable");
@@ -89,7 +129,7 @@ std::byte* Tensor::mutable_bytes() {
 }
 
 bool Tensor::is_aligned() const {
-  return dtype_ != DType::string && reinterpret_cast<uintptr_t>(bytes_) % alignment(dtype_) == 0;
+  return elsewhere_ || (dtype_ != DType::string && reinterpret_cast<uintptr_t>(bytes_) % alignment(dtype_) == 0);
 }
 
 Tensor Tensor::aligned() const { return dtype_ == DType::string || is_aligned() ? *this : clone(); }
@@ -115,7 +155,7 @@ std::vector<std::string>& Tensor::mutable_strings() {
 Tensor Tensor::reshaped(Shape shape) const {
   if (element_count(shape) != size_)
     throw Error(ErrorCode::invalid_input, str("shape ", shape_, " cannot become ", shape, ": element counts differ"));
-  Tensor result = *this;
+  Tensor result = elsewhere_ ? elsewhere_->dense() : *this;
   result.shape_ = std::move(shape);
   return result;
 }
@@ -123,7 +163,7 @@ Tensor Tensor::reshaped(Shape shape) const {
 Tensor Tensor::bitcast(DType dtype) const {
   if (bit_width(dtype) != bit_width(dtype_) || (dtype != dtype_ && bit_width(dtype) == 0))
     throw Error(ErrorCode::invalid_input, str("the bits of ", name(dtype_), " are not ", name(dtype), "'s"));
-  Tensor result = *this;
+  Tensor result = elsewhere_ ? elsewhere_->dense() : *this;
   result.dtype_ = dtype;
   return result;
 }
@@ -132,7 +172,7 @@ Tensor Tensor::clone() const {
   if (dtype_ == DType::invalid) return {};
   if (dtype_ == DType::string) return of_strings(strings(), shape_);
   Tensor result(dtype_, shape_);
-  if (size_) std::memcpy(result.bytes_, bytes_, nbytes());
+  if (size_) std::memcpy(result.bytes_, bytes(), nbytes());
   return result;
 }
 

@@ -5,7 +5,9 @@
 #include <mutex>
 
 #include "backends/cpu/run/executable.h"
+#include "backends/cpu/run/grown.h"
 #include "backends/cpu/steps/takes.h"
+#include "backends/kept_buffer.h"
 #include "ir/composites/composites.h"
 
 namespace transmuter {
@@ -39,8 +41,11 @@ class CpuBackend : public Backend {
     if (op.primitive == &ir::composite::gelu) return small_float;
     return op.primitive == &ir::composite::silu && small_float && op.as<ir::SiluAttributes>().alpha == 1;
   }
-  Buffer upload(const Tensor& tensor) const override { return {tensor, nullptr, false}; }
-  Tensor download(const Buffer& buffer) const override { return buffer.host; }
+  Buffer upload(const Tensor& tensor) const override {
+    const Buffer* kept = kept_by(this, tensor);
+    return kept ? *kept : Buffer{.host = tensor};
+  }
+  Tensor download(const Buffer& buffer) const override { return cpu::compacted(buffer, nullptr); }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const override {
     const char* verbose = std::getenv("TRANSMUTER_VERBOSE");
     BackendOptions full = options;

@@ -15,8 +15,7 @@ class ReferenceExecutable : public Executable {
     tensors.reserve(inputs.size());
     for (const Buffer& input : inputs) tensors.push_back(input.host);
     std::vector<Buffer> results;
-    for (Tensor& result : ir::evaluate(program_, tensors, &bindings))
-      results.push_back({std::move(result), nullptr, false});
+    for (Tensor& result : ir::evaluate(program_, tensors, &bindings)) results.push_back({.host = std::move(result)});
     return results;
   }
   ExecutableStats stats() const override { return {.steps = program_.ops().size()}; }
@@ -34,7 +33,7 @@ class ReferenceBackend : public Backend {
   bool takes_composite(const ir::Program&, const ir::Op& op) const override {
     return op.primitive->evaluate != nullptr;
   }
-  Buffer upload(const Tensor& tensor) const override { return {tensor, nullptr, false}; }
+  Buffer upload(const Tensor& tensor) const override { return {.host = tensor}; }
   Tensor download(const Buffer& buffer) const override { return buffer.host; }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions&) const override {
     return std::make_unique<ReferenceExecutable>(program);

@@ -28,7 +28,8 @@ Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& stor
       users_(static_cast<size_t>(program.value_count())),
       is_result_(static_cast<size_t>(program.value_count())),
       parameter_(static_cast<size_t>(program.value_count())),
-      absorbed_(program.ops().size()) {
+      absorbed_(program.ops().size()),
+      appends_(find_appends(program)) {
   for (const ir::Op& op : program.ops()) {
     for (ir::Value v : op.results) defined_[static_cast<size_t>(v.id)] = &op;
     for (ir::Value v : op.operands) {
@@ -38,6 +39,13 @@ Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& stor
   }
   for (ir::Value v : program.results()) is_result_[static_cast<size_t>(v.id)] = true;
   for (const ir::Parameter& p : program.parameters()) parameter_[static_cast<size_t>(p.value.id)] = &p;
+}
+
+const Append* Planner::append(const ir::Op& op) const {
+  for (const Append& a : appends_) {
+    if (a.op == &op) return &a;
+  }
+  return nullptr;
 }
 
 const ir::Op* Planner::only_user(ir::Value v) const {
@@ -165,6 +173,7 @@ std::vector<Stage> Planner::plan() {
       continue;
     }
     if (absorbed_[index_of(op)] || op.primitive == &ir::prim::constant) continue;
+    if (const Append* a = append(op)) stages.back().appends.push_back(*a);
     stages.back().steps.push_back(choose(op));
   }
   // Which values cross from one stage into another.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/cpu/plan/appends.h"
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/step.h"
 #include "backends/weight_store.h"
@@ -26,6 +27,7 @@ struct Stage {
   const ir::Op* dynamic = nullptr;
   std::vector<ir::Value> inputs;   // computed before, or inputs of the program
   std::vector<ir::Value> outputs;  // read later, or results of the program
+  std::vector<Append> appends;     // inputs that grow here
   std::vector<int32_t> last_use;   // per value: the last step here that reads it; INT32_MAX for outputs
 };
 
@@ -62,6 +64,7 @@ class Planner {
   // How to store a result whose only reader is a transpose, so that the reader gets it dense; empty: as it is. The last
   // axis stays innermost, or every store would be a scatter.
   SmallVector<int64_t, 6> storage_order(ir::Value result) const;
+  const Append* append(const ir::Op& op) const;  // the cache that `op` grows; null: it grows none
   size_t index_of(const ir::Op& op) const { return static_cast<size_t>(&op - program_.ops().data()); }
 
   // Steps take ops over: those run with the op at which the step stands.
@@ -87,6 +90,7 @@ class Planner {
   std::vector<bool> is_result_;
   std::vector<const ir::Parameter*> parameter_;
   std::vector<bool> absorbed_;
+  std::vector<Append> appends_;
   std::unordered_map<size_t, std::unique_ptr<Step>> placed_;
 };
 

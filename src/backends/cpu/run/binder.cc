@@ -55,7 +55,12 @@ View Binder::dense(ir::Value v) {
 View Binder::dense_copy(const View& from) {
   const std::vector<int32_t> pending = std::move(touched_);
   touched_.clear();
-  const int32_t buffer = new_buffer({.bytes = static_cast<int64_t>(byte_size(from.dtype, from.size()))});
+  const int64_t bytes = static_cast<int64_t>(byte_size(from.dtype, from.size()));
+  if (plan_.buffers[static_cast<size_t>(from.buffer)].growing) {
+    ++plan_.cache_copies;
+    plan_.cache_copy_bytes += bytes;
+  }
+  const int32_t buffer = new_buffer({.bytes = bytes});
   View to = dense_view(buffer, from.dtype, from.shape);
   touch(from.buffer);
   touch(buffer);
@@ -95,6 +100,11 @@ View Binder::allocate_over(ir::Value v, const View& operand) {
   touch(view.buffer);
   alias(v, view);
   return view;
+}
+
+void Binder::grow(ir::Value v, const View& view) {
+  alias(v, view);
+  grown_.emplace_back(v, view);
 }
 
 int32_t Binder::scratch(int64_t bytes) {
@@ -137,12 +147,14 @@ void Binder::add_launch(BoundLaunch launch) {
   touched_.clear();
 }
 
-void Binder::bind_input(ir::Value v, int32_t index, DType dtype, const Extents& shape) {
+void Binder::bind_input(ir::Value v, int32_t index, View layout, bool growing) {
   BoundBuffer buffer;
   buffer.kind = BoundBuffer::Kind::input;
   buffer.index = index;
-  buffer.bytes = static_cast<int64_t>(byte_size(dtype, product(shape)));
-  alias(v, dense_view(new_buffer(buffer), dtype, shape));
+  buffer.growing = growing;
+  buffer.bytes = static_cast<int64_t>(byte_size(layout.dtype, layout.size()));
+  layout.buffer = new_buffer(buffer);
+  alias(v, layout);
 }
 
 void Binder::bind_constant(ir::Value v, const Tensor& tensor) {
@@ -155,6 +167,11 @@ BoundPlan Binder::finish(const std::vector<ir::Value>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     View v = views_[static_cast<size_t>(outputs[i].id)];
     if (v.buffer < 0) throw Error(ErrorCode::internal, "a result was never computed");
+    const auto grown = std::find_if(grown_.begin(), grown_.end(), [&](const auto& g) { return g.first == outputs[i]; });
+    if (grown != grown_.end()) {
+      plan_.outputs.push_back({grown->second.buffer, v.dtype, shape_of(grown->second.shape), true});
+      continue;
+    }
     BoundBuffer* buffer = &plan_.buffers[static_cast<size_t>(v.buffer)];
     const bool whole = buffer->kind == BoundBuffer::Kind::arena && v.offset == 0 && v.is_dense() &&
                        buffer->bytes == static_cast<int64_t>(byte_size(v.dtype, v.size()));

@@ -32,6 +32,8 @@ class Binder {
   // The same, in the memory of an operand that nothing reads later, if it has the same bytes and order; else fresh.
   View allocate_over(ir::Value v, const View& operand);
   void alias(ir::Value v, const View& view);
+  // The same for a result that goes out where it lies, in the memory of an input.
+  void grow(ir::Value v, const View& view);
   int32_t scratch(int64_t bytes);
   int32_t constant(const std::byte* bytes, int64_t count);
   // Keeps a table made while binding.
@@ -48,7 +50,8 @@ class Binder {
   void set_location(int32_t location) { location_ = location; }
 
   // The planner's side.
-  void bind_input(ir::Value v, int32_t index, DType dtype, const Extents& shape);
+  // `layout`: how the input lies. Of a growing one later values may lie behind its elements.
+  void bind_input(ir::Value v, int32_t index, View layout, bool growing);
   void bind_constant(ir::Value v, const Tensor& tensor);
   void set_last_use(const std::vector<int32_t>& last_op) { last_op_ = &last_op; }  // lives longer than this
   void set_op(int32_t index) { op_ = index; }
@@ -70,6 +73,7 @@ class Binder {
   };
 
   std::vector<View> views_;  // by value
+  std::vector<std::pair<ir::Value, View>> grown_;
   std::vector<Lying> lying_;
   std::vector<int32_t> lying_in_;                  // by buffer: the head of its list in lying_
   const std::vector<int32_t>* last_op_ = nullptr;  // by value: the last step that reads it (aliases not followed)

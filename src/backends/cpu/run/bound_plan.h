@@ -43,6 +43,7 @@ struct BoundBuffer {
   int64_t bytes = 0;
   int64_t offset = 0;                    // arena
   int32_t index = -1;                    // input: position; output: position
+  bool growing = false;                  // input: in memory with room to grow
   const std::byte* constant = nullptr;   // weights, constants, packed weights: kept by the executable
   int32_t first = INT32_MAX, last = -1;  // launches that touch it
 };
@@ -57,9 +58,11 @@ struct BoundPlan {
     int32_t buffer;
     DType dtype;
     Shape shape;
+    bool grown = false;  // lies in the memory of the input that the buffer is
   };
   std::vector<Output> outputs;
-  std::vector<Tensor> kept;  // constants made while binding
+  int64_t cache_copies = 0, cache_copy_bytes = 0;  // of what lies in memory with room, for kernels that need it dense
+  std::vector<Tensor> kept;                        // constants made while binding
 };
 
 }  // namespace transmuter::cpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "backends/cpu/run/grown.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/evaluate.h"
@@ -65,13 +66,18 @@ void CpuExecutable::keep_weights() {
   }
 }
 
-std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage, Bindings& bindings) const {
+std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage, Bindings& bindings,
+                                                                    const std::vector<Buffer>& values) const {
   std::vector<int64_t> key;
   if (program_.scope()) {
     const auto& symbols = program_.scope()->symbols();
     for (size_t i = 0; i < symbols.size(); ++i) {
       if (bindings.has(static_cast<int32_t>(i))) key.push_back(bindings.evaluate_expr(symbols[i].expr));
     }
+  }
+  for (ir::Value v : stages_[stage].inputs) {
+    if (const GrowingStorage* growing = values[static_cast<size_t>(v.id)].growing.get())
+      key.insert(key.end(), {v.id, growing->axis, growing->memory.dim(growing->axis)});
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   PlanCache& plans = caches_[stage];
@@ -90,8 +96,8 @@ std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage
 }
 
 std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bindings,
-                                                      const std::vector<Tensor>& values) const {
-  const std::shared_ptr<PlanEntry> entry = plan_entry(stage, bindings);
+                                                      const std::vector<Buffer>& values) const {
+  const std::shared_ptr<PlanEntry> entry = plan_entry(stage, bindings, values);
   const std::lock_guard<std::mutex> lock(entry->binding);
   if (entry->plan) {
     RunCounters::add(state_->counters.plan_hits);
@@ -106,17 +112,17 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bi
 }
 
 std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(const Stage& stage, Bindings& bindings,
-                                                           const std::vector<Tensor>& values) const {
+                                                           const std::vector<Buffer>& values) const {
   Binder bind(program_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
-    const Tensor& tensor = values[static_cast<size_t>(stage.inputs[i].id)];
+    const Buffer& buffer = values[static_cast<size_t>(stage.inputs[i].id)];
     const Extents shape = bind.shape(stage.inputs[i]);
-    if (shape_of(shape) != tensor.shape()) {
+    if (shape_of(shape) != shape_of(buffer)) {
       throw Error(ErrorCode::invalid_input,
-                  str("a value of shape ", tensor.shape(), " where ", shape_of(shape), " is expected"));
+                  str("a value of shape ", shape_of(buffer), " where ", shape_of(shape), " is expected"));
     }
-    bind.bind_input(stage.inputs[i], static_cast<int32_t>(i), tensor.dtype(), shape);
+    bind.bind_input(stage.inputs[i], static_cast<int32_t>(i), layout_of(buffer), buffer.growing != nullptr);
   }
   for (const auto& [value, tensor] : weights_) bind.bind_constant(value, *tensor);
   for (const ir::Op* op : constants_) bind.bind_constant(op->results[0], op->as<ir::ConstantAttributes>().value);
@@ -133,16 +139,41 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(const Stage& stage, B
   return std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
 }
 
-void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Bindings& bindings) const {
+// The input of an append in memory with room for what comes.
+void CpuExecutable::make_room(const Append& append, std::vector<Buffer>& values, Bindings& bindings) const {
+  Buffer& buffer = values[static_cast<size_t>(append.past.id)];
+  const int64_t rows = bindings.evaluate(program_.type(append.present).shape[static_cast<size_t>(append.axis)]);
+  bool copied = false;
+  buffer = with_room(buffer, append.axis, rows, pool_.get(), copied);
+  RunCounters& counters = state_->counters;
+  if (!copied) return RunCounters::add(counters.appends);
+  RunCounters::add(counters.cache_copies);
+  RunCounters::add(counters.cache_copy_bytes,
+                   static_cast<int64_t>(byte_size(dtype_of(buffer), element_count(buffer.shape))));
+  RunCounters::add(counters.allocated_bytes, static_cast<int64_t>(buffer.growing->memory.nbytes()));
+}
+
+void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Bindings& bindings) const {
   const Stage& stage = stages_[index];
+  for (const Append& append : stage.appends) make_room(append, values, bindings);
   const std::shared_ptr<const BoundPlan> plan = bound(index, bindings, values);
   const ArenaPool::Lease arena(state_->arenas, static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
-  std::vector<Tensor> outputs;
-  outputs.reserve(plan->outputs.size());
+  std::vector<Buffer> outputs(plan->outputs.size());
   std::vector<std::byte*> bases(plan->buffers.size());
-  for (const BoundPlan::Output& output : plan->outputs) outputs.emplace_back(output.dtype, output.shape);
-  for (size_t i = 0; i < plan->outputs.size(); ++i)
-    bases[static_cast<size_t>(plan->outputs[i].buffer)] = outputs[i].mutable_bytes();
+  const auto input = [&](const BoundBuffer& buffer) -> Buffer& {
+    return values[static_cast<size_t>(stage.inputs[static_cast<size_t>(buffer.index)].id)];
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const BoundPlan::Output& output = plan->outputs[i];
+    if (output.grown) {
+      outputs[i].growing = input(plan->buffers[static_cast<size_t>(output.buffer)]).growing;
+      outputs[i].shape = output.shape;
+      continue;
+    }
+    outputs[i].host = Tensor(output.dtype, output.shape);
+    bases[static_cast<size_t>(output.buffer)] = outputs[i].host.mutable_bytes();
+    RunCounters::add(state_->counters.allocated_bytes, static_cast<int64_t>(outputs[i].host.nbytes()));
+  }
   for (size_t i = 0; i < bases.size(); ++i) {
     const BoundBuffer& buffer = plan->buffers[i];
     switch (buffer.kind) {
@@ -150,8 +181,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Binding
         bases[i] = arena.base() + buffer.offset;
         break;
       case BoundBuffer::Kind::input:
-        bases[i] = const_cast<std::byte*>(
-            values[static_cast<size_t>(stage.inputs[static_cast<size_t>(buffer.index)].id)].bytes());
+        bases[i] = const_cast<std::byte*>(bytes_of(input(buffer)));
         break;
       case BoundBuffer::Kind::constant:
         bases[i] = const_cast<std::byte*>(buffer.constant);
@@ -173,6 +203,8 @@ void CpuExecutable::run_stage(size_t index, std::vector<Tensor>& values, Binding
     if (verbose_) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   if (verbose_) report(*plan, seconds);
+  RunCounters::add(state_->counters.cache_copies, plan->cache_copies);
+  RunCounters::add(state_->counters.cache_copy_bytes, plan->cache_copy_bytes);
   for (size_t i = 0; i < outputs.size(); ++i) values[static_cast<size_t>(stage.outputs[i].id)] = std::move(outputs[i]);
 }
 
@@ -190,13 +222,16 @@ void CpuExecutable::report(const BoundPlan& plan, const std::vector<double>& sec
 }
 
 std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindings) const {
-  std::vector<Tensor> values(static_cast<size_t>(program_.value_count()));
-  for (const auto& [value, tensor] : weights_) values[static_cast<size_t>(value.id)] = *tensor;
+  std::vector<Buffer> values(static_cast<size_t>(program_.value_count()));
+  for (const auto& [value, tensor] : weights_) values[static_cast<size_t>(value.id)].host = *tensor;
   for (const ir::Op* op : constants_)
-    values[static_cast<size_t>(op->results[0].id)] = op->as<ir::ConstantAttributes>().value;
+    values[static_cast<size_t>(op->results[0].id)].host = op->as<ir::ConstantAttributes>().value;
   size_t next = 0;
   for (const ir::Parameter& p : program_.parameters()) {
-    if (p.kind == ir::Parameter::Kind::input) values[static_cast<size_t>(p.value.id)] = inputs[next++].host.aligned();
+    if (p.kind != ir::Parameter::Kind::input) continue;
+    Buffer& value = values[static_cast<size_t>(p.value.id)];
+    value = inputs[next++];
+    if (!value.growing) value.host = value.host.aligned();
   }
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
@@ -205,13 +240,24 @@ std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindi
       continue;
     }
     std::vector<Tensor> operands;
-    for (ir::Value v : stage.dynamic->operands) operands.push_back(values[static_cast<size_t>(v.id)]);
+    for (ir::Value v : stage.dynamic->operands)
+      operands.push_back(compacted(values[static_cast<size_t>(v.id)], pool_.get()));
     std::vector<Tensor> results = ir::evaluate_op(program_, *stage.dynamic, std::move(operands), &bindings);
     for (size_t i = 0; i < results.size(); ++i)
-      values[static_cast<size_t>(stage.dynamic->results[i].id)] = std::move(results[i]);
+      values[static_cast<size_t>(stage.dynamic->results[i].id)].host = std::move(results[i]);
   }
+  // Only a run that came through moves the high-water marks.
   std::vector<Buffer> results;
-  for (ir::Value v : program_.results()) results.push_back({values[static_cast<size_t>(v.id)], nullptr, false});
+  for (ir::Value v : program_.results()) {
+    Buffer& value = values[static_cast<size_t>(v.id)];
+    if (value.growing) {
+      GrowingStorage& storage = *value.growing;
+      const int64_t rows = value.shape[static_cast<size_t>(storage.axis)];
+      if (storage.used < rows) storage.used = rows;
+      if (value.shape == storage.memory.shape()) value = {.host = storage.memory};
+    }
+    results.push_back(value);
+  }
   return results;
 }
 

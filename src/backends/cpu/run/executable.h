@@ -35,11 +35,13 @@ class CpuExecutable : public Executable {
   using PlanCache = std::list<std::shared_ptr<PlanEntry>>;
 
   void keep_weights();
-  std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings) const;
-  std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Tensor>& values) const;
+  // `values`: by number, those that have been computed.
+  std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
+  std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bind_stage(const Stage& stage, Bindings& bindings,
-                                              const std::vector<Tensor>& values) const;
-  void run_stage(size_t stage, std::vector<Tensor>& values, Bindings& bindings) const;
+                                              const std::vector<Buffer>& values) const;
+  void make_room(const Append& append, std::vector<Buffer>& values, Bindings& bindings) const;
+  void run_stage(size_t stage, std::vector<Buffer>& values, Bindings& bindings) const;
   void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
 
   ir::Program program_;

@@ -51,6 +51,12 @@ void copy_axes(int width, const Axes& axes, size_t first, const std::byte* from,
 
 }  // namespace
 
+void copy_elements(const View& from, const std::byte* source, const View& to, std::byte* target, ThreadPool* pool) {
+  if (from.size() == 0) return;
+  const int width = bit_width(from.dtype) / 8;
+  copy_axes(width, joined(from, to), 0, source + from.offset, target + to.offset, pool);
+}
+
 void launch_copy(Binder& bind, const View& from, const View& to) {
   if (from.size() == 0) return bind.untouch();
   if (is_packed(from.dtype)) {

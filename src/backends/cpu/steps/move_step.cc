@@ -34,6 +34,28 @@ class ConcatenateStep : public Step {
   const ir::Op& op_;
 };
 
+// The result lies where the first operand does, which has room: only what is new is written.
+class AppendStep : public Step {
+ public:
+  explicit AppendStep(const Append& append) : append_(append) {
+    reads = append.op->operands;
+    writes = append.op->results;
+  }
+
+  void bind(Binder& bind) const override {
+    const View past = bind.view(append_.past), now = bind.view(append_.op->operands[1]);
+    View present = past, part = past;
+    present.shape = bind.shape(append_.present);
+    bind.grow(append_.present, present);
+    part.shape = now.shape;
+    part.offset += past.dim(append_.axis) * past.stride(append_.axis) * (bit_width(past.dtype) / 8);
+    launch_copy(bind, now, part);
+  }
+
+ private:
+  Append append_;
+};
+
 // result[outer, indices..., inner] = x[outer, index, inner]; indices are clamped, negative ones to 0, as StableHLO
 // says.
 class TakeStep : public Step {
@@ -79,6 +101,7 @@ std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op) {
     planner.refuse(op, "concatenate", "elements of less than a byte");
     return nullptr;
   }
+  if (const Append* append = planner.append(op)) return std::make_unique<AppendStep>(*append);
   return std::make_unique<ConcatenateStep>(op);
 }
 

@@ -1,0 +1,57 @@
+#include "backends/cpu/run/grown.h"
+
+#include <algorithm>
+
+#include "backends/cpu/steps/copy.h"
+
+namespace transmuter::cpu {
+namespace {
+
+// Room for as many rows again by half, so that the copies of a growing value cost a constant each row; a short one gets
+// room for a few hundred steps at once. Pages of it that nobody writes cost nothing.
+int64_t roomy(int64_t rows) { return (rows + std::max<int64_t>(rows / 2, 256) + 63) / 64 * 64; }
+
+}  // namespace
+
+DType dtype_of(const Buffer& buffer) { return buffer.growing ? buffer.growing->memory.dtype() : buffer.host.dtype(); }
+const Shape& shape_of(const Buffer& buffer) { return buffer.growing ? buffer.shape : buffer.host.shape(); }
+const std::byte* bytes_of(const Buffer& buffer) {
+  return buffer.growing ? buffer.growing->memory.bytes() : buffer.host.bytes();
+}
+
+View layout_of(const Buffer& buffer) {
+  const Tensor& memory = buffer.growing ? buffer.growing->memory : buffer.host;
+  View view = dense_view(0, memory.dtype(), extents_of(memory.shape()));
+  if (buffer.growing) view.shape = extents_of(buffer.shape);
+  return view;
+}
+
+Tensor compacted(const Buffer& buffer, ThreadPool* pool) {
+  if (!buffer.growing) return buffer.host;
+  Tensor dense(dtype_of(buffer), buffer.shape);
+  copy_elements(layout_of(buffer), bytes_of(buffer), dense_view(0, dense.dtype(), extents_of(buffer.shape)),
+                dense.mutable_bytes(), pool);
+  return dense;
+}
+
+Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, ThreadPool* pool, bool& copied) {
+  const size_t a = static_cast<size_t>(axis);
+  Buffer result = buffer;
+  const Shape& shape = shape_of(buffer);
+  const GrowingStorage* growing = buffer.growing.get();
+  copied = !buffer.donated || !growing || growing->axis != axis || growing->used != shape[a] ||
+           growing->memory.shape()[a] < rows;
+  if (!copied) return result;
+  Shape capacity = shape;
+  capacity[a] = buffer.keeps_room ? roomy(rows) : rows;
+  result.growing = std::make_shared<GrowingStorage>();
+  result.growing->memory = Tensor(dtype_of(buffer), capacity);
+  result.growing->axis = axis;
+  result.growing->used = shape[a];
+  result.shape = shape;
+  result.host = {};
+  copy_elements(layout_of(buffer), bytes_of(buffer), layout_of(result), result.growing->memory.mutable_bytes(), pool);
+  return result;
+}
+
+}  // namespace transmuter::cpu
