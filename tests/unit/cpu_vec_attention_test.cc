@@ -42,7 +42,16 @@ struct Case {
   int64_t offset = 0, left = -1, right = -1;
   float softcap = 0;
   bool sink = false, lengths = false;
+  DType kv_dtype = DType::f32;
 };
+
+// Rounds what is there to the half type; the halves.
+Tensor to_halves(Buffer& buffer, DType dtype) {
+  const Shape shape{static_cast<int64_t>(buffer.data.size())};
+  const Tensor halves = Tensor(buffer.data, shape).cast(dtype);
+  buffer.data = halves.cast(DType::f32).to_vector<float>();
+  return halves;
+}
 
 void expect_attention(const Case& c, ThreadPool* pool = nullptr) {
   SCOPED_TRACE(testing::Message() << c.batch << " heads " << c.q_heads << "/" << c.kv_heads << " len " << c.q_len << "x"
@@ -56,6 +65,14 @@ void expect_attention(const Case& c, ThreadPool* pool = nullptr) {
   a.q = q.data.data();
   a.k = k.data.data();
   a.v = v.data.data();
+  Tensor half_k, half_v;
+  if (c.kv_dtype != DType::f32) {
+    half_k = to_halves(k, c.kv_dtype);
+    half_v = to_halves(v, c.kv_dtype);
+    a.kv_dtype = c.kv_dtype;
+    a.k = half_k.bytes();
+    a.v = half_v.bytes();
+  }
   a.out = out.data.data();
   a.batch = c.batch, a.q_heads = c.q_heads, a.kv_heads = c.kv_heads, a.q_len = c.q_len, a.kv_len = c.kv_len;
   a.dim = c.dim, a.v_dim = c.v_dim;
@@ -168,6 +185,36 @@ TEST(CpuVecAttention, MasksAndLayouts) {
   });
 }
 
+TEST(CpuVecAttention, GroupsOfFewRows) {
+  on_every_target([&] {
+    for (int64_t heads = 1; heads <= 9; ++heads) {
+      for (int64_t dim : {16, 40, 64, 128, 131}) {
+        Case c{.batch = 1, .q_heads = heads, .kv_heads = 1, .q_len = 1, .kv_len = 203, .dim = dim, .v_dim = dim};
+        expect_attention(c);
+        c.mask = static_cast<int>(heads % 6);
+        c.q_len = 2;
+        c.causal = true, c.offset = 199;
+        expect_attention(c);
+      }
+    }
+  });
+}
+
+TEST(CpuVecAttention, HalfKeysAndValues) {
+  on_every_target([&] {
+    for (Layout layout : {Layout::dense, Layout::interleaved, Layout::spread}) {
+      for (DType dtype : {DType::f16, DType::bf16}) {
+        for (int64_t q_len : {1, 3, 60}) {
+          Case c{.batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = q_len, .kv_len = 203, .dim = 24, .v_dim = 41};
+          c.layout = layout;
+          c.kv_dtype = dtype;
+          expect_attention(c);
+        }
+      }
+    }
+  });
+}
+
 TEST(CpuVecAttention, CausalWindowsSoftcapSinksLengths) {
   on_every_target([&] {
     for (int64_t q_len : {1, 5, 70}) {
@@ -222,7 +269,8 @@ TEST(CpuVecAttention, SameAnswerForAnyNumberOfThreads) {
   for (ThreadPool* pool : {static_cast<ThreadPool*>(nullptr), &one, &four}) {
     std::vector<float> y(x.size());
     Attention a;
-    a.q = a.k = a.v = x.data();
+    a.q = x.data();
+    a.k = a.v = a.q;
     a.out = y.data();
     a.q_heads = a.kv_heads = heads, a.q_len = a.kv_len = length, a.dim = a.v_dim = dim;
     for (int64_t* strides : {a.q_strides, a.k_strides, a.v_strides, a.out_strides}) {

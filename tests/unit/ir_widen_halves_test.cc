@@ -44,6 +44,21 @@ TEST(WidenHalves, CastsToHalfDoNothing) {
   EXPECT_EQ(count(after, prim::convert), 2u);  // of the input and of the result
 }
 
+TEST(WidenHalves, CachesStayStored) {
+  Builder b(nullptr);
+  const Value past = b.input({DType::f16, {2, 3}}, "past"), x = b.input({DType::f16, {2, 1}}, "x");
+  const Value present = b.concatenate({past, b.tanh(x)}, 1);
+  const Value padded = b.pad(past, b.constant(make(DType::f16, {0}, {})), {0, 0}, {0, 1}, {0, 0});
+  const Program after = widen_halves(b.finish({present, b.exponential(present), b.add(padded, padded)}));
+  verify(after);
+  for (const Op& op : after.ops()) {
+    if (op.primitive == &prim::concatenate || op.primitive == &prim::pad) {
+      EXPECT_EQ(op.operands[0], after.parameters()[0].value);
+    }
+  }
+  EXPECT_EQ(after.type(after.results()[0]).dtype, DType::f16);
+}
+
 TEST(WidenHalves, ProductsReadStoredWeights) {
   const Program after = widen_halves(of([](Builder& b, Value x) {
     const Value w = b.transpose(b.weight(make(DType::f16, {1, 2, 3, 4, 5, 6}, {2, 3}), "w"), {1, 0});

@@ -54,8 +54,10 @@ class AttentionMatcher {
     const auto& a = op.as<DotGeneralAttributes>();
     const DType dtype = match_.type(op.results[0]).dtype;
     if (dtype != DType::f32 && dtype != DType::f64) return {};
-    for (const Value operand : op.operands)
-      if (match_.type(operand).dtype != dtype) return {};
+    // Keys and values may be stored half (caches are).
+    const DType right_dtype = match_.type(op.operands[1]).dtype;
+    const bool half = dtype == DType::f32 && (right_dtype == DType::f16 || right_dtype == DType::bf16);
+    if (match_.type(op.operands[0]).dtype != dtype || (right_dtype != dtype && !half)) return {};
     if (a.lhs_contracting.size() != 1 || a.lhs_batching.empty()) return {};
     const int64_t left_inner = a.lhs_contracting[0], right_inner = a.rhs_contracting[0];
     const auto left = free_axes(op.operands[0], a.lhs_batching, left_inner);

@@ -1,13 +1,12 @@
 // Raises attention.
 // Pattern:   softmax(scores) v over one or more batch axes, where scores is q k^T with any of: numbers multiplied (on
-// q,
-//            on k, on the product), a factor for each head, a softcap, masks added, masks selected, a floor, a shift by
-//            the maximum, reshapes; one more score for each head (a sink), whose weight is sliced off; and k and v may
-//            repeat each kv head for several query heads. Weights may be set to 0 where they are NaN (rows without a
-//            key) or where a selected mask says so.
-// Condition: f32 or f64; nothing else reads the weights. A selected fill and a floor are -infinity, or so low (-1e30)
-//            that a score added to them is lost, which is what the additive mask that replaces them does. Rows without
-//            any key stay NaN where they were (empty_rows_nan).
+//            q, on k, on the product), a factor for each head, a softcap, masks added, masks selected, a floor, a shift
+//            by the maximum, reshapes; one more score for each head (a sink), whose weight is sliced off; and k and v
+//            may repeat each kv head for several query heads. Weights may be set to 0 where they are NaN (rows without
+//            a key) or where a selected mask says so.
+// Condition: f32 or f64, k and v perhaps stored half; nothing else reads the weights. A selected fill and a floor are
+//            -infinity, or so low (-1e30) that a score added to them is lost, which is what the additive mask that
+//            replaces them does. Rows without any key stay NaN where they were (empty_rows_nan).
 // Gain:      no scores and no weights in memory, kv heads not repeated, masks not spread.
 #include <algorithm>
 #include <cmath>
@@ -221,8 +220,8 @@ class AttentionRaiser {
     }
     const DType dtype = match_.type(op.results[0]).dtype;
     Value q = arranged(unscaled(keys.left.value, factor), keys.left, heads, false);
-    const Value new_k = arranged(unscaled(k.value, factor), k, heads, keys.one_kv_head);
-    const Value new_v = arranged(copier_[v.value], v, heads, values.one_kv_head);
+    const Value new_k = build_.convert(arranged(unscaled(k.value, factor), k, heads, keys.one_kv_head), dtype);
+    const Value new_v = build_.convert(arranged(copier_[v.value], v, heads, values.one_kv_head), dtype);
     const Dims full{heads[0], heads[1], build_.shape(q)[2], build_.shape(new_k)[2]};
     if (scores.row_factor)
       q = build_.multiply(q, build_.broadcast_to(four_axes(*scores.row_factor, full), build_.shape(q)));

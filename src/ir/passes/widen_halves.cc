@@ -110,12 +110,22 @@ class Widener {
            p == &prim::dynamic_slice || p == &prim::reverse;
   }
 
+  // A stored half value with more behind it (or in it) that the program gives out: only what is new is converted, not
+  // the whole of it twice a step.
+  bool grows_cache(const Op& op) const {
+    if (op.primitive != &prim::concatenate && op.primitive != &prim::dynamic_update_slice) return false;
+    const auto& results = from_.results();
+    return is_half(from_.type(op.results[0]).dtype) && is_stored_half(op.operands[0]) && !region_ &&
+           std::find(results.begin(), results.end(), op.results[0]) != results.end();
+  }
+
   void copy(const Op& op) {
     const Primitive* p = op.primitive;
     if (p == &prim::constant && is_half(from_.type(op.results[0]).dtype)) return constant(op);
     if (p == &prim::convert) return convert(op);
     if (p == &prim::bitcast_convert) return as_it_was(op);
     if (moves(p) && is_stored_half(op.operands[0])) return copier_.copy(op);
+    if (grows_cache(op) || (p == &prim::pad && is_stored_half(op.operands[0]))) return as_it_was(op);
     std::vector<Value> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const bool takes_stored = ((p == &prim::dot_general || p == &prim::convolution) && i == 1) ||

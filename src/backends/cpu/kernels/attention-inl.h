@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/attention_task.h"
+#include "backends/cpu/kernels/half-inl.h"
 #include "backends/cpu/kernels/math-inl.h"
 #include "backends/cpu/kernels/tail-inl.h"
 #include "backends/cpu/kernels/transpose-inl.h"
@@ -103,7 +104,7 @@ HWY_INLINE void micro_width(int64_t vectors, const float* a, int64_t ai, int64_t
 
 // The task's view of its memory.
 struct AttentionWork {
-  float *q, *score, *mask, *value, *begin, *end, *alpha;
+  float *q, *score, *mask, *value, *begin, *end, *alpha, *widened;
   int64_t pitch;    // rows rounded up to whole vectors: the width of q and score
   int64_t columns;  // v_dim rounded up likewise
 };
@@ -145,17 +146,61 @@ HWY_INLINE void pack_queries(const Attention& a, const AttentionTask& t, const A
   }
 }
 
-// v[first, first + n) in panels of value_vectors vectors, each [n][panel width], zero beyond v_dim.
-HWY_INLINE void pack_values(const Attention& a, const AttentionTask& t, const AttentionWork& w, int64_t first,
-                            int64_t n) {
-  const int64_t panel = kBlocks.value_vectors * static_cast<int64_t>(hn::Lanes(F32()));
-  const float* v = a.v + t.b * a.v_strides[0] + t.kv_head * a.v_strides[1] + first * a.v_strides[2];
+// Rows of k or v in f32: as they lie, or widened into memory.
+struct Tile {
+  const float* data;
+  int64_t row, column;
+};
+
+template <class Load>
+HWY_INLINE void widen_rows(const uint16_t* x, int64_t row, int64_t column, int64_t n, int64_t width, float* out,
+                           int64_t pitch, const Load& load) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t j = 0; j < n; ++j) {
-    const float* row = v + j * a.v_strides[2];
+    const uint16_t* from = x + j * row;
+    float* to = out + j * pitch;
+    int64_t i = 0;
+    if (column == 1) {
+      for (; i + lanes <= width; i += lanes) hn::StoreU(load(d, from + i), d, to + i);
+    }
+    const hn::CappedTag<float, 1> one;
+    for (; i < width; ++i) hn::StoreU(load(one, from + i * column), one, to + i);
+  }
+}
+
+// Rows [first, first + n) of a head of k or v.
+HWY_INLINE Tile rows_of(const void* x, DType dtype, const int64_t* strides, const AttentionTask& t, int64_t first,
+                        int64_t n, int64_t width, float* memory) {
+  const int64_t at = t.b * strides[0] + t.kv_head * strides[1] + first * strides[2];
+  if (dtype == DType::f32) return {static_cast<const float*>(x) + at, strides[2], strides[3]};
+  const int64_t pitch = round_up(width, kMaxVector);
+  const auto* halves = static_cast<const uint16_t*>(x) + at;
+  if (dtype == DType::f16) {
+    widen_rows(halves, strides[2], strides[3], n, width, memory, pitch,
+               [](auto d, const uint16_t* p) HWY_ATTR { return load_f16(d, p); });
+  } else {
+    widen_rows(halves, strides[2], strides[3], n, width, memory, pitch,
+               [](auto d, const uint16_t* p) HWY_ATTR { return load_bf16(d, p); });
+  }
+  return {memory, pitch, 1};
+}
+HWY_INLINE Tile keys_of(const Attention& a, const AttentionTask& t, int64_t first, int64_t n, float* memory) {
+  return rows_of(a.k, a.kv_dtype, a.k_strides, t, first, n, a.dim, memory);
+}
+HWY_INLINE Tile values_of(const Attention& a, const AttentionTask& t, int64_t first, int64_t n, float* memory) {
+  return rows_of(a.v, a.kv_dtype, a.v_strides, t, first, n, a.v_dim, memory);
+}
+
+// n rows of v in panels of value_vectors vectors, each [n][panel width], zero beyond v_dim.
+HWY_INLINE void pack_values(const Attention& a, const Tile& v, const AttentionWork& w, int64_t n) {
+  const int64_t panel = kBlocks.value_vectors * static_cast<int64_t>(hn::Lanes(F32()));
+  for (int64_t j = 0; j < n; ++j) {
+    const float* row = v.data + j * v.row;
     for (int64_t c = 0; c < w.columns; c += panel) {
       const int64_t width = std::min(panel, w.columns - c), real = std::min(panel, a.v_dim - c);
       float* to = w.value + c * n + j * width;
-      if (a.v_strides[3] == 1) {
+      if (v.column == 1) {
         if (real == width) {
           for (int64_t i = 0; i < width; i += static_cast<int64_t>(hn::Lanes(F32()))) {
             hn::StoreU(hn::LoadU(F32(), row + c + i), F32(), to + i);
@@ -164,7 +209,7 @@ HWY_INLINE void pack_values(const Attention& a, const AttentionTask& t, const At
         }
         memcpy(to, row + c, static_cast<size_t>(real) * sizeof(float));
       } else {
-        for (int64_t i = 0; i < real; ++i) to[i] = row[(c + i) * a.v_strides[3]];
+        for (int64_t i = 0; i < real; ++i) to[i] = row[(c + i) * v.column];
       }
       for (int64_t i = real; i < width; ++i) to[i] = 0.0f;
     }
@@ -265,11 +310,11 @@ HWY_INLINE void tile_products(const Attention& a, const AttentionTask& t, const 
                               const AttentionState& state, int64_t first, int64_t n, bool limits) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), pitch = value_pitch(a);
-  const float* k = a.k + t.b * a.k_strides[0] + t.kv_head * a.k_strides[1] + first * a.k_strides[2];
+  const Tile k = keys_of(a, t, first, n, w.widened);
   for (int64_t c = 0; c < w.pitch; c += kBlocks.score_vectors * lanes) {
     const int64_t vectors = std::min<int64_t>(kBlocks.score_vectors, (w.pitch - c) / lanes);
-    micro_width<kBlocks.score_rows, false>(vectors, k, a.k_strides[2], a.k_strides[3], w.q + c, w.pitch, a.dim,
-                                           w.score + c, w.pitch, n, false);
+    micro_width<kBlocks.score_rows, false>(vectors, k.data, k.row, k.column, w.q + c, w.pitch, a.dim, w.score + c,
+                                           w.pitch, n, false);
   }
   if (a.softcap > 0) softcap_scores(a, w.score, n * w.pitch);
   if (a.mask || a.keep) add_mask(a, t, w, first, n);
@@ -283,14 +328,13 @@ HWY_INLINE void tile_products(const Attention& a, const AttentionTask& t, const 
     }
   }
   // Few rows use v once: not worth a copy unless its rows aren't whole vectors.
-  const bool direct = a.v_strides[3] == 1 && a.v_dim == w.columns && t.rows <= 8;
-  if (!direct) pack_values(a, t, w, first, n);
-  const float* v = a.v + t.b * a.v_strides[0] + t.kv_head * a.v_strides[1] + first * a.v_strides[2];
+  const Tile v = values_of(a, t, first, n, w.widened);
+  const bool direct = v.column == 1 && a.v_dim == w.columns && t.rows <= 8;
+  if (!direct) pack_values(a, v, w, n);
   for (int64_t c = 0; c < w.columns; c += kBlocks.value_vectors * lanes) {
     const int64_t vectors = std::min<int64_t>(kBlocks.value_vectors, (w.columns - c) / lanes);
-    micro_width<kBlocks.value_rows, true>(vectors, w.score, 1, w.pitch, direct ? v + c : w.value + c * n,
-                                          direct ? a.v_strides[2] : vectors * lanes, n, state.value + c, pitch, t.rows,
-                                          true);
+    micro_width<kBlocks.value_rows, true>(vectors, w.score, 1, w.pitch, direct ? v.data + c : w.value + c * n,
+                                          direct ? v.row : vectors * lanes, n, state.value + c, pitch, t.rows, true);
   }
 }
 
@@ -307,6 +351,7 @@ void attention_task(const Attention& a, const AttentionTask& t, const AttentionS
   w.begin = w.value + kKeyBlock * value_pitch(a);
   w.end = w.begin + kRowBlock;
   w.alpha = w.end + kRowBlock;
+  w.widened = w.alpha + kRowBlock;
   KeyRange any{a.kv_len, 0}, all{0, a.kv_len};  // keys that some row sees, and that every row sees
   for (int64_t r = 0; r < w.pitch; ++r) {
     int64_t query, head;
@@ -330,105 +375,6 @@ void attention_task(const Attention& a, const AttentionTask& t, const AttentionS
     tile_products(a, t, w, state, first, n, first < all.begin || first + n > all.end);
   }
 }
-
-// One row of scores by dot products along d, for tasks with too few rows to fill a vector.
-HWY_INLINE void dot_scores(const Attention& a, const float* q, const float* k, int64_t n, float* score) {
-  const F32 d;
-  const int64_t stride = a.k_strides[2];
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) {
-    VF32 s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    const float* row = k + j * stride;
-    for_vectors(a.dim, [&](int64_t i, auto memory) HWY_ATTR {
-      const VF32 x = memory.load(q + i);
-      s0 = hn::MulAdd(x, memory.load(row + i), s0);
-      s1 = hn::MulAdd(x, memory.load(row + stride + i), s1);
-      s2 = hn::MulAdd(x, memory.load(row + 2 * stride + i), s2);
-      s3 = hn::MulAdd(x, memory.load(row + 3 * stride + i), s3);
-    });
-    score[j] = hn::GetLane(hn::SumOfLanes(d, s0));
-    score[j + 1] = hn::GetLane(hn::SumOfLanes(d, s1));
-    score[j + 2] = hn::GetLane(hn::SumOfLanes(d, s2));
-    score[j + 3] = hn::GetLane(hn::SumOfLanes(d, s3));
-  }
-  for (; j < n; ++j) {
-    VF32 s = hn::Zero(d);
-    for_vectors(a.dim, [&](int64_t i, auto memory)
-                           HWY_ATTR { s = hn::MulAdd(memory.load(q + i), memory.load(k + j * stride + i), s); });
-    score[j] = hn::GetLane(hn::SumOfLanes(d, s));
-  }
-}
-
-// The same as attention_task with the lanes along d; k and v have unit strides there.
-void attention_few_rows(const Attention& a, const AttentionTask& t, const AttentionState& state, float* memory) {
-  const F32 d;
-  constexpr float kHidden = -std::numeric_limits<float>::infinity();
-  float *q = memory, *score = q + kRowBlock * a.dim;
-  for (int64_t r = 0; r < t.rows; ++r) {
-    int64_t query, head;
-    split_row(a, t, r, query, head);
-    const bool sink = a.sink && t.key_begin == 0;
-    float top = sink ? a.sink[head] : kHidden;
-    double sum = sink && !std::isinf(top) ? 1.0 : 0.0;
-    float* value = state.value + r * value_pitch(a);
-    std::fill_n(value, value_pitch(a), 0.0f);
-    const KeyRange range = visible_keys(a, t.b, query);
-    const int64_t end = std::min(range.end, t.key_end);
-    const float* from = query_row(a, t, r);
-    for (int64_t i = 0; i < a.dim; ++i) q[i] = from[i * a.q_strides[3]] * a.scale;
-    for (int64_t first = std::max(range.begin, t.key_begin); first < end; first += kKeyBlock) {
-      const int64_t n = std::min(kKeyBlock, end - first);
-      dot_scores(a, q, a.k + t.b * a.k_strides[0] + t.kv_head * a.k_strides[1] + first * a.k_strides[2], n, score);
-      if (a.softcap > 0) softcap_scores(a, score, n);
-      const int64_t at = a.mask || a.keep ? mask_row(a, t, r) + first * a.mask_strides[3] : 0;
-      const float before = top;
-      for (int64_t j = 0; j < n; ++j) {
-        if (a.mask) score[j] += a.mask[at + j * a.mask_strides[3]];
-        if (a.keep && !a.keep[at + j * a.mask_strides[3]]) score[j] = kHidden;
-        top = std::max(top, score[j]);
-      }
-      const VF32 center = hn::Set(d, top == kHidden ? 0.0f : top);
-      const float alpha =
-          top == kHidden || before == kHidden ? 0.0f : hn::GetLane(vec_exp_nonpositive(d, hn::Set(d, before - top)));
-      sum = sum * alpha + sum_vectors(n, [&](int64_t i, auto io) HWY_ATTR {
-              const VF32 e = vec_exp_nonpositive(d, hn::Sub(io.load(score + i, kHidden), center));
-              io.store(e, score + i);
-              return e;
-            });
-      const float* v = a.v + t.b * a.v_strides[0] + t.kv_head * a.v_strides[1] + first * a.v_strides[2];
-      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), stride = a.v_strides[2];
-      const VF32 shrink = hn::Set(d, alpha);
-      int64_t c = 0;
-      for (; c + 4 * lanes <= a.v_dim; c += 4 * lanes) {
-        float* to = value + c;
-        VF32 v0 = hn::Mul(hn::LoadU(d, to), shrink), v1 = hn::Mul(hn::LoadU(d, to + lanes), shrink);
-        VF32 v2 = hn::Mul(hn::LoadU(d, to + 2 * lanes), shrink), v3 = hn::Mul(hn::LoadU(d, to + 3 * lanes), shrink);
-        for (int64_t j = 0; j < n; ++j) {
-          const VF32 p = hn::Set(d, score[j]);
-          const float* row = v + j * stride + c;
-          v0 = hn::MulAdd(p, hn::LoadU(d, row), v0);
-          v1 = hn::MulAdd(p, hn::LoadU(d, row + lanes), v1);
-          v2 = hn::MulAdd(p, hn::LoadU(d, row + 2 * lanes), v2);
-          v3 = hn::MulAdd(p, hn::LoadU(d, row + 3 * lanes), v3);
-        }
-        hn::StoreU(v0, d, to);
-        hn::StoreU(v1, d, to + lanes);
-        hn::StoreU(v2, d, to + 2 * lanes);
-        hn::StoreU(v3, d, to + 3 * lanes);
-      }
-      for_vectors(a.v_dim - c, [&](int64_t i, auto io) HWY_ATTR {
-        VF32 x = hn::Mul(io.load(value + c + i), shrink);
-        for (int64_t j = 0; j < n; ++j) x = hn::MulAdd(hn::Set(d, score[j]), io.load(v + j * stride + c + i), x);
-        io.store(x, value + c + i);
-      });
-    }
-    state.top[r] = top;
-    state.sum[r] = static_cast<float>(sum);
-  }
-}
-
-// Rows that fill at most a quarter of a vector go along d instead.
-bool attention_prefers_dots(int64_t rows) { return rows * 4 <= static_cast<int64_t>(hn::Lanes(F32())); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace transmuter::cpu

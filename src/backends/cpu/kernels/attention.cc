@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.h.
 #include "backends/cpu/kernels/attention-inl.h"
+#include "backends/cpu/kernels/attention_few-inl.h"
 
 #if HWY_ONCE
 namespace transmuter::cpu {
@@ -59,8 +60,9 @@ void attention(const Attention& a, ThreadPool* pool) {
   const int64_t chunks = rows > 16 ? 1 : std::max<int64_t>(1, (a.kv_len + kKeyChunk - 1) / kKeyChunk);
   const int64_t chunk = chunks == 1 ? std::max<int64_t>(a.kv_len, 1) : kKeyChunk;
   const int64_t size = state_floats(a);
-  const bool dots = HWY_DYNAMIC_DISPATCH(attention_prefers_dots)(std::min(rows, kRowBlock)) && a.k_strides[3] == 1 &&
-                    a.v_strides[3] == 1;
+  const bool dots = HWY_DYNAMIC_DISPATCH(attention_prefers_dots)(rows) &&
+                    (a.kv_dtype != DType::f32 || (a.k_strides[3] == 1 && a.v_strides[3] == 1));
+  const int64_t floats = dots ? few_rows_floats(a) : many_rows_floats(a);
   const auto task_of = [&](int64_t index) {
     const int64_t c = index % chunks, block = index / chunks % blocks, item = index / chunks / blocks;
     return AttentionTask{item / a.kv_heads, item % a.kv_heads,
@@ -70,10 +72,10 @@ void attention(const Attention& a, ThreadPool* pool) {
   float* partial = chunks > 1 ? region_floats(static_cast<size_t>(items * chunks * size)) : nullptr;
   const int64_t work = 4 * std::min(rows, kRowBlock) * std::min(chunk, a.kv_len) * (a.dim + a.v_dim);
   parallel(pool, items * chunks, grain_for(work, 400000), [&](int64_t begin, int64_t end) {
-    float* memory = task_floats(static_cast<size_t>(task_floats_needed(a) + size));
+    float* memory = task_floats(static_cast<size_t>(floats + size));
     for (int64_t index = begin; index < end; ++index) {
       const AttentionTask t = task_of(index);
-      const AttentionState state = state_at(a, partial ? partial + index * size : memory + task_floats_needed(a));
+      const AttentionState state = state_at(a, partial ? partial + index * size : memory + floats);
       if (dots) {
         HWY_DYNAMIC_DISPATCH(attention_few_rows)(a, t, state, memory);
       } else {

@@ -1,7 +1,9 @@
-// softmax(q k^T * scale + mask) v without the score matrix in memory, f32.
+// softmax(q k^T * scale + mask) v without the score matrix in memory, computed in f32.
 #pragma once
 
 #include <cstdint>
+
+#include "transmuter/tensor.h"
 
 namespace transmuter {
 class ThreadPool;
@@ -21,8 +23,9 @@ namespace transmuter::cpu {
 // The same numbers for any number of threads; pool may be null. out overlaps nothing.
 struct Attention {
   const float* q = nullptr;
-  const float* k = nullptr;
-  const float* v = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  DType kv_dtype = DType::f32;  // of k and v; f16 and bf16 are widened a block at a time
   float* out = nullptr;
   int64_t batch = 1, q_heads = 1, kv_heads = 1, q_len = 0, kv_len = 0, dim = 0, v_dim = 0;
   int64_t q_strides[4] = {}, k_strides[4] = {}, v_strides[4] = {}, out_strides[4] = {};

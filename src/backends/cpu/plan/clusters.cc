@@ -14,6 +14,7 @@ void plan_clusters(Planner& planner) {
     if (op.primitive == &ir::prim::convolution) plan_convolution_fused(planner, op);
   }
   dots.finish();
+  plan_attention_halves(planner);
   plan_tile_clusters(planner);
 }
 

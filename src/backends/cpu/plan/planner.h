@@ -110,6 +110,9 @@ std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);  // steps/
 // same (steps/dot_step.h).
 bool plan_convolution_fused(Planner& planner, const ir::Op& op);  // steps/conv_step.cc
 
+// Attention reads keys and values of a half type as they are: marks the conversions of those that it alone reads.
+void plan_attention_halves(Planner& planner);  // steps/attention_step.cc
+
 // Marks ops that run inside a product's step, before clusters of elementwise ops are formed (plan/clusters.cc).
 void plan_clusters(Planner& planner);
 

@@ -12,8 +12,12 @@ namespace {
 
 class AttentionStep : public Step {
  public:
-  AttentionStep(const ir::Op& op, SmallVector<int64_t, 6> order) : op_(op), order_(order) {
+  // k and v: the operands, or the half values that they were converted from.
+  AttentionStep(const ir::Op& op, ir::Value k, ir::Value v, SmallVector<int64_t, 6> order)
+      : op_(op), k_(k), v_(v), order_(order) {
     reads = op.operands;
+    reads[1] = k;
+    reads[2] = v;
     writes = op.results;
   }
 
@@ -23,7 +27,7 @@ class AttentionStep : public Step {
     const ir::Value lengths_value = a.has_lengths ? op_.operands[a.has_mask ? 4 : 3] : ir::Value{};
     if (lengths_value) bind.dense(lengths_value);
     bind.untouch();
-    const View q = bind.view(op_.operands[0]), k = bind.view(op_.operands[1]), v = bind.view(op_.operands[2]);
+    const View q = bind.view(op_.operands[0]), k = bind.view(k_), v = bind.view(v_);
     View mask, lengths, sink;
     if (a.has_mask) mask = bind.view(op_.operands[next++]);
     if (a.has_lengths) lengths = bind.view(op_.operands[next++]);
@@ -45,6 +49,7 @@ class AttentionStep : public Step {
       args.out_strides[i] = y.stride(i);
       if (a.has_mask) args.mask_strides[i] = mask.dim(i) == 1 ? 0 : mask.stride(i);
     }
+    args.kv_dtype = k.dtype;
     args.scale = static_cast<float>(bind.value(a.scale));
     args.softcap = static_cast<float>(a.softcap);
     if (a.empty_rows_nan) args.empty_row = std::numeric_limits<float>::quiet_NaN();
@@ -59,8 +64,8 @@ class AttentionStep : public Step {
                  sink = Place(sink), y = Place(y)](const RunContext& run) {
                   Attention call = args;
                   call.q = run.at(q);
-                  call.k = run.at(k);
-                  call.v = run.at(v);
+                  call.k = run.at<void>(k);
+                  call.v = run.at<void>(v);
                   call.out = run.at(y);
                   if (mask.buffer >= 0 && mask.dtype == DType::boolean) call.keep = run.at<uint8_t>(mask);
                   if (mask.buffer >= 0 && mask.dtype == DType::f32) call.mask = run.at(mask);
@@ -82,8 +87,17 @@ class AttentionStep : public Step {
 
  private:
   const ir::Op& op_;
+  ir::Value k_, v_;
   SmallVector<int64_t, 6> order_;
 };
+
+// The half value that only this attention reads, converted; else invalid.
+ir::Value half_source(const Planner& planner, ir::Value v) {
+  const ir::Op* op = planner.definition(v);
+  if (!op || op->primitive != &ir::prim::convert || !planner.only_user(v)) return {};
+  const DType from = planner.type(op->operands[0]).dtype;
+  return from == DType::f16 || from == DType::bf16 ? op->operands[0] : ir::Value{};
+}
 
 }  // namespace
 
@@ -101,9 +115,28 @@ bool attention_takes(const ir::Program& program, const ir::Op& op) {
   return true;
 }
 
+void plan_attention_halves(Planner& planner) {
+  for (const ir::Op& op : planner.program().ops()) {
+    if (!attention_takes(planner.program(), op)) continue;
+    const ir::Value k = half_source(planner, op.operands[1]), v = half_source(planner, op.operands[2]);
+    if (!k || !v || planner.type(k).dtype != planner.type(v).dtype) continue;
+    planner.absorb(*planner.definition(op.operands[1]));
+    planner.absorb(*planner.definition(op.operands[2]));
+  }
+}
+
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op) {
   if (!attention_takes(planner.program(), op)) return nullptr;
-  return std::make_unique<AttentionStep>(op, planner.storage_order(op.results[0]));
+  const auto source = [&](ir::Value v) {
+    const ir::Op* def = planner.definition(v);
+    return def && planner.absorbed(*def) ? half_source(planner, v) : ir::Value{};
+  };
+  ir::Value k = source(op.operands[1]), v = source(op.operands[2]);
+  if (!k || !v) {
+    k = op.operands[1];
+    v = op.operands[2];
+  }
+  return std::make_unique<AttentionStep>(op, k, v, planner.storage_order(op.results[0]));
 }
 
 }  // namespace transmuter::cpu
