@@ -68,11 +68,11 @@ struct WarmUp {
   };
   // Sizes to expect, by the name that the model declares ("batch"), or "INPUT:AXIS" where it declares none. A declared
   // sum ("past + sequence") follows from its parts.
-  std::map<std::string, Range> sizes;
+  std::map<std::string, Range> sizes = {};
   // These very shapes, by input. Also how inputs that the model declares without a shape, or as optional, take part.
-  std::map<std::string, Shape> shapes;
+  std::map<std::string, Shape> shapes = {};
   // Inputs whose values matter. The others are zeros (empty strings), single bools both ways.
-  TensorMap values;
+  TensorMap values = {};
 };
 
 class CompiledModel {
