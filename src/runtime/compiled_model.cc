@@ -159,9 +159,11 @@ void CompiledModel::warm_up(const WarmUp& expected) const {
   }
 }
 
-void CompiledModel::trim() const {
-  impl_->runner->trim();
+void CompiledModel::trim() const try {
   impl_->engine->state->arenas.trim();
+  impl_->runner->trim();
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_->model);
 }
 
 RunStats CompiledModel::stats() const {
