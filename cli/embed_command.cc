@@ -1,5 +1,6 @@
 // `transmuter embed`: sentence embeddings of texts, and how alike they are.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -56,10 +57,10 @@ json rows_json(const Tensor& rows) {
 void print_table(const std::vector<std::string>& texts, const Tensor& cosines) {
   const int64_t count = cosines.dim(0);
   std::printf("   ");
-  for (int64_t c = 0; c < count; ++c) std::printf(" %6lld", static_cast<long long>(c + 1));
+  for (int64_t c = 0; c < count; ++c) std::printf(" %6" PRId64, c + 1);
   std::printf("\n");
   for (int64_t r = 0; r < count; ++r) {
-    std::printf("%3lld", static_cast<long long>(r + 1));
+    std::printf("%3" PRId64, r + 1);
     for (int64_t c = 0; c < count; ++c) std::printf(" %6.3f", cosines.data<float>()[r * count + c]);
     std::printf("  %s\n", texts[static_cast<size_t>(r)].c_str());
   }

@@ -44,6 +44,16 @@ use_python() {
   python=$venv/bin/python
 }
 
+# The test sounds of Debian's alsa-utils, unpacked, not installed; sets $sounds. False where they can't be had.
+fetch_sounds() {
+  local to=$build/sounds
+  sounds=$to/usr/share/sounds/alsa
+  [ -f "$sounds/Front_Center.wav" ] && return
+  command -v apt-get >/dev/null || return
+  mkdir -p "$to"
+  (cd "$to" && apt-get download -qq alsa-utils && dpkg -x alsa-utils_*.deb .) >/dev/null 2>&1
+}
+
 # Results of test steps, one `passed failed skipped name` a line; a script that calls another hands it the file.
 begin_tally() {
   mkdir -p "$build"

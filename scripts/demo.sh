@@ -28,16 +28,10 @@ say "Magika: what kind of file is each of these?"
   tests/data/tiny_embedder/tokenizer.json "$models/magika/standard_v3_3_model.onnx" build/release/bin/transmuter
 
 say "Silero VAD: who speaks when, in the test sounds of Debian's alsa-utils"
-sounds=$build/sounds
-if ! ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1 && command -v apt-get >/dev/null; then
-  # Unpacked, not installed.
-  mkdir -p "$sounds"
-  (cd "$sounds" && apt-get download -qq alsa-utils 2>/dev/null && dpkg -x alsa-utils_*.deb .) || true
-fi
-if ls "$sounds"/usr/share/sounds/alsa/*.wav >/dev/null 2>&1; then
+if fetch_sounds; then
   "$python" scripts/fetch_models.py "$models" --only silero_vad_op18_ifless --cache "$build/packages"
   "$build/release/examples/find_speech" "$models/silero-vad/silero_vad_op18_ifless.onnx" \
-    "$sounds"/usr/share/sounds/alsa/{Front_Center,Rear_Left,Noise}.wav
+    "$sounds"/{Front_Center,Rear_Left,Noise}.wav
 else
   say "the sounds could not be fetched; examples/find_speech.cc takes any 16-bit mono WAV file"
 fi

@@ -151,6 +151,7 @@ if [ $mode != fast ]; then
         "$python" scripts/check_embeddings.py "$program" "$build/models/all-MiniLM-L6-v2" $backend
     done
   fi
+  check examples tests/examples/check.sh
   if unpack real && fetch_real; then
     conformance "real models on cpu" real --backend cpu
   else

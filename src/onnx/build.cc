@@ -97,8 +97,8 @@ class Builder {
       Attribute attribute = std::move(proto.value);
       within([&] { return str("attribute \"", attribute.name, "\""); },
              [&] {
-               if (proto.graph) attribute.graph = build_inner(std::move(proto.graph));
-               for (auto& graph : proto.graphs) attribute.graphs.push_back(build_inner(std::move(graph)));
+               if (proto.graph) attribute.graph = build_inner(proto.graph);
+               for (const auto& graph : proto.graphs) attribute.graphs.push_back(build_inner(graph));
              });
       node.attributes.push_back(std::move(attribute));
     }
@@ -110,7 +110,7 @@ class Builder {
     check_control_flow(node);
   }
 
-  std::shared_ptr<const Graph> build_inner(std::shared_ptr<GraphProto> proto) {
+  std::shared_ptr<const Graph> build_inner(const std::shared_ptr<GraphProto>& proto) {
     // A graph that was handed into a function may be used more than once.
     GraphProto own = proto.use_count() == 1 ? std::move(*proto) : *proto;
     return std::make_shared<const Graph>(Builder(std::move(own), this).build());

@@ -370,13 +370,13 @@ class Inliner {
 
   void charge(const NodeProto& node) {
     size_t size = sizeof(NodeProto) + node.node.name.size() + node.node.label.size();
-    for (const std::string& name : node.node.inputs) size += sizeof(name) + name.size();
-    for (const std::string& name : node.node.outputs) size += sizeof(name) + name.size();
+    for (const std::string& name : node.node.inputs) size += sizeof(std::string) + name.size();
+    for (const std::string& name : node.node.outputs) size += sizeof(std::string) + name.size();
     for (const AttributeProto& attribute : node.attributes) {
       const Attribute& value = attribute.value;
       size += sizeof(AttributeProto) + value.s.size() + value.floats.size() * sizeof(float) +
               value.ints.size() * sizeof(int64_t) + value.tensors.size() * sizeof(Tensor);
-      for (const std::string& text : value.strings) size += sizeof(text) + text.size();
+      for (const std::string& text : value.strings) size += sizeof(std::string) + text.size();
     }
     charge(size);
   }

@@ -8,13 +8,14 @@
 #include "ops/ml.h"
 #include "ops/registry.h"
 
+// NOLINTBEGIN(performance-unnecessary-value-param): inputs by value, as HostRun has it
 namespace transmuter::ops {
 namespace {
 
 using onnx::Attribute;
 using transmuter::Value;
 
-Tensor of_integers(std::vector<int64_t> values) {
+Tensor of_integers(const std::vector<int64_t>& values) {
   const int64_t count = static_cast<int64_t>(values.size());
   return Tensor(values, {count});
 }
@@ -163,3 +164,4 @@ void register_ml_tables(Registry& r) {
 }
 
 }  // namespace transmuter::ops
+// NOLINTEND(performance-unnecessary-value-param)

@@ -176,6 +176,15 @@ TEST(Printing, SaysInStableHloWhatOnlyOurOpsAllow) {
         return random_bits(b, {3, 7}, 0x123456789ABCDEF0);
       },
       [](Builder& b) { return random_bits(b, {}, 7); },
+      [](Builder& b) {  // out of range
+        const Value x = b.constant(make(DType::f32, {-1e9, -8.5, -1.5, 7.9, 1e9, NAN, INFINITY}));
+        return b.convert(b.convert(x, DType::i4), DType::i32);
+      },
+      [](Builder& b) {
+        const Value x = b.constant(make(DType::f32, {-1e9, -0.5, 463, 1e9, INFINITY, 57343}));
+        return b.add(b.convert(b.convert(x, DType::f8e4m3fn), DType::f32),
+                     b.convert(b.convert(x, DType::f8e5m2), DType::f32));
+      },
   };
   for (const Body body : bodies) {
     Builder alone(nullptr), both(nullptr);

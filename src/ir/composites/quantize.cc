@@ -169,11 +169,11 @@ const Primitive composite::quantized_dot{
     .name = "quantized_dot", .infer = infer_quantized_dot, .decompose = decompose_quantized_dot};
 
 Value quantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes) {
-  return emit_quantize(build, composite::quantize_linear, x, scale, zero_point, attributes);
+  return emit_quantize(build, composite::quantize_linear, x, scale, zero_point, std::move(attributes));
 }
 
 Value dequantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes) {
-  return emit_quantize(build, composite::dequantize_linear, x, scale, zero_point, attributes);
+  return emit_quantize(build, composite::dequantize_linear, x, scale, zero_point, std::move(attributes));
 }
 
 Value quantized_dot(Builder& build, Value a, Value w, Value scales, Value zero_points,

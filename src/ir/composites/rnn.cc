@@ -87,7 +87,7 @@ double activate(Activation activation, double alpha, double beta, double x) {
 // One sequence: the state of one batch entry steps through time.
 class Sequence {
  public:
-  Sequence(const EvaluateContext& ctx) : rnn_(ctx.as<RnnAttributes>()), hidden_(ctx.operands[2].dim(1)) {
+  explicit Sequence(const EvaluateContext& ctx) : rnn_(ctx.as<RnnAttributes>()), hidden_(ctx.operands[2].dim(1)) {
     OperandReader<Tensor> reader(ctx.operands.subspan(1));
     const auto read = [&](bool there) { return there ? elements_as<double>(reader.next()) : std::vector<double>{}; };
     w_ = read(true);

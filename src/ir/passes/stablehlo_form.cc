@@ -23,6 +23,23 @@ Value product(Copier& copier, const Op& op) {
   return build.emit1(*op.primitive, {build.convert(a, dtype), build.convert(b, dtype)}, op.attributes);
 }
 
+// Of a float out of range ours make the nearest number there is, as XLA does for whole bytes of integers; smaller ones
+// are the low bits of that byte, and small floats have their range written out.
+Value conversion(Builder& build, Value x, DType to) {
+  if (!is_float(build.dtype(x))) return build.convert(x, to);
+  if (is_integer(to) && bit_width(to) < 8)
+    return build.convert(build.convert(x, is_unsigned_integer(to) ? DType::u8 : DType::i8), to);
+  double most = 0;
+  if (to == DType::f8e4m3fn) most = 448;
+  if (to == DType::f8e4m3fnuz) most = 240;
+  if (to == DType::f8e5m2 || to == DType::f8e5m2fnuz) most = 57344;
+  if (to == DType::f4e2m1) most = 6;
+  if (most == 0) return build.convert(x, to);
+  if (bit_width(build.dtype(x)) < 16) x = build.convert(x, DType::f32);  // wide enough for the bounds
+  const DType dtype = build.dtype(x);
+  return build.convert(build.clamp(build.scalar(dtype, -most), x, build.scalar(dtype, most)), to);
+}
+
 // The two halves of the product of a number with each of `x` (u32 both).
 struct WideProduct {
   Value low, high;
@@ -70,6 +87,8 @@ Program stablehlo_form(const Program& program) {
     copier.locate(op);
     if (op.primitive == &prim::dot_general || op.primitive == &prim::convolution) {
       copier.set(op.results[0], product(copier, op));
+    } else if (op.primitive == &prim::convert) {
+      copier.set(op.results[0], conversion(copier.build(), copier[op.operands[0]], program.type(op.results[0]).dtype));
     } else if (op.primitive == &composite::random_bits) {
       copier.set(op.results[0], random_bits_arithmetic(copier.build(), op.as<RandomBitsAttributes>()));
     } else {

@@ -48,10 +48,6 @@ void dispatch_kinds(DType dtype, const char* what, Fn&& fn) {
 }
 
 template <class T>
-constexpr bool is_std_complex = false;
-template <class T>
-constexpr bool is_std_complex<std::complex<T>> = true;
-template <class T>
 constexpr bool is_int = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 DType plain_result(DType dtype) { return dtype; }

@@ -170,7 +170,7 @@ PrintedOp print(const PrintContext& ctx) {
 const Primitive prim::sort{.name = "sort", .infer = infer, .evaluate = evaluate, .vjp = vjp, .print = print};
 
 std::vector<Value> Builder::sort(std::vector<Value> xs, SortAttributes attributes) {
-  return emit(prim::sort, std::move(xs), std::make_shared<SortAttributes>(attributes));
+  return emit(prim::sort, std::move(xs), std::make_shared<SortAttributes>(std::move(attributes)));
 }
 
 }  // namespace transmuter::ir

@@ -1,5 +1,6 @@
 // The attention composite by the flash kernel: scores never reach memory.
 #include <limits>
+#include <utility>
 
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/plan/planner.h"
@@ -14,7 +15,7 @@ class AttentionStep : public Step {
  public:
   // k and v: the operands, or the half values that they were converted from.
   AttentionStep(const ir::Op& op, ir::Value k, ir::Value v, SmallVector<int64_t, 6> order)
-      : op_(op), k_(k), v_(v), order_(order) {
+      : op_(op), k_(k), v_(v), order_(std::move(order)) {
     reads = op.operands;
     reads[1] = k;
     reads[2] = v;

@@ -79,8 +79,8 @@ class ConvStep : public Step {
       args.packed_filters = packed->bytes;
     }
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_scratch_bytes(args, bind.threads())));
-    const double flops =
-        2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * args.windows.taps());
+    const int64_t depth = args.in_channels / args.groups * args.windows.taps();
+    const double flops = 2.0 * static_cast<double>(y.size()) * static_cast<double>(depth);
     bind.launch(packed ? "conv-packed" : "conv", flops,
                 [args, packed, wide = wide_, scratch, x = Place(x), filters = Place(filters), bias = Place(bias),
                  residual = Place(residual), y = Place(y)](const RunContext& run) {

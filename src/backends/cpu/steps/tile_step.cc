@@ -307,7 +307,7 @@ class TileClusterStep : public Step {
     std::vector<View> inputs;
     for (ir::Value v : cluster_.inputs) {
       View view = bind.view(v);
-      if (view.rank() == 0 && shape.size() > 0) view = broadcast(view, shape, {});
+      if (view.rank() == 0 && !shape.empty()) view = broadcast(view, shape, {});
       inputs.push_back(view);
     }
     return inputs;
