@@ -30,7 +30,7 @@ Value constant_view(OpContext& op, size_t i, int64_t bits, const Dims& shape, in
 
 }  // namespace
 
-Value unpack_bits(OpContext& op, size_t i, int64_t bits, Dims shape) {
+Value unpack_bits(OpContext& op, size_t i, int64_t bits, const Dims& shape) {
   Builder& b = op.build();
   op.check(op.dtype(i) == DType::u8, "input ", i, " must be uint8, is ", name(op.dtype(i)));
   if (bits == 8) return b.reshape(op.input(i), shape);
@@ -40,7 +40,7 @@ Value unpack_bits(OpContext& op, size_t i, int64_t bits, Dims shape) {
   return unpack_bytes(b, op.input(i), bits, shape);
 }
 
-Value unpack_bits_of(OpContext& op, size_t i, int64_t bits, int64_t first, Dims shape) {
+Value unpack_bits_of(OpContext& op, size_t i, int64_t bits, int64_t first, const Dims& shape) {
   Builder& b = op.build();
   op.check(op.dtype(i) == DType::u8, "input ", i, " must be uint8, is ", name(op.dtype(i)));
   const Dims own = op.shape(i);
@@ -51,7 +51,7 @@ Value unpack_bits_of(OpContext& op, size_t i, int64_t bits, int64_t first, Dims 
   return unpack_bytes(b, b.slice_axis(op.input(i), 0, first, first + 1), bits, shape);
 }
 
-Value unpack_bytes(Builder& b, Value bytes, int64_t bits, Dims shape) {
+Value unpack_bytes(Builder& b, Value bytes, int64_t bits, const Dims& shape) {
   if (bits == 8) return b.reshape(bytes, shape);
   bytes = b.reshape(bytes, {product(b.shape(bytes)), 1});
   const auto word = [&](int64_t value) { return b.broadcast_to(b.integer(DType::u8, value), b.shape(bytes)); };
