@@ -96,6 +96,7 @@ class Planner {
 
 // Kernels: each returns a step, or null after saying why not.
 std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op);       // steps/view_step.cc
+std::unique_ptr<Step> plan_table(Planner& planner, const ir::Op& op);      // steps/table_step.cc
 std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // steps/tile_step.cc
 std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
 std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc

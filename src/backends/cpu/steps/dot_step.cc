@@ -81,9 +81,10 @@ bool DotStep::prepare(Binder& bind, Bound& out) const {
   }
   if (e_.bias) out.bias = bind.view(e_.bias);
   const View c = bind.allocate(e_.result, order_);
-  if (e_.residual) out.residual = bind.view(e_.residual);
+  View r = c;
+  if (e_.residual) out.residual = r = bind.view(e_.residual);
   if (product(c.shape) == 0) return false;
-  fill(a, b, c, e_.residual ? out.residual : c, inner, out.args);
+  fill(a, b, c, r, inner, out.args);
   out.a = a;
   out.b = b;
   out.c = c;

@@ -46,7 +46,7 @@ class DotStep : public Step {
   // What a launch of it needs: everything but the pointers is in `args`.
   struct Bound {
     GemmArgs args;
-    View a, b, c, bias, residual;
+    Place a, b, c, bias, residual;
     int32_t packed = -1;  // buffer
     double flops = 0;
 

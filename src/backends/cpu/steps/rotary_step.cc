@@ -38,14 +38,15 @@ class RotaryStep : public Step {
     args.angle_strides[0] = cos.dim(0) == 1 ? 0 : cos.stride(0);
     args.angle_strides[1] = cos.stride(1);
     args.interleaved = op_.as<ir::RotaryAttributes>().interleaved;
-    bind.launch("rotary", 0, [=](const RunContext& run) {
-      Rotary call = args;
-      call.x = run.at(x);
-      call.cos = run.at(cos);
-      call.sin = run.at(sin);
-      call.out = run.at(y);
-      rotary(call, &run.pool);
-    });
+    bind.launch("rotary", 0,
+                [args, x = Place(x), cos = Place(cos), sin = Place(sin), y = Place(y)](const RunContext& run) {
+                  Rotary call = args;
+                  call.x = run.at(x);
+                  call.cos = run.at(cos);
+                  call.sin = run.at(sin);
+                  call.out = run.at(y);
+                  rotary(call, &run.pool);
+                });
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "backends/cpu/kernels/tile.h"
 #include "backends/cpu/plan/planner.h"
 #include "ir/composites/composites.h"
 #include "ir/primitives/primitives.h"
@@ -18,8 +19,9 @@ constexpr size_t kMaxInputs = 20;
 
 bool float_or_bool(DType d) { return d == DType::f32 || d == DType::f16 || d == DType::bf16 || d == DType::boolean; }
 bool small_float(DType d) { return d == DType::f32 || d == DType::f16 || d == DType::bf16; }
+bool plain_integer(DType d) { return is_integer(d) && !is_packed(d); }
 // Types whose values a float holds exactly enough to be loaded as operands of a convert.
-bool loadable(DType d) { return float_or_bool(d) || (is_integer(d) && !is_packed(d)); }
+bool loadable(DType d) { return float_or_bool(d) || plain_integer(d); }
 
 struct Mapping {
   const ir::Primitive* primitive;
@@ -94,8 +96,49 @@ TileOp tile_op(const ir::Op& op) {
   return *mapped(op.primitive);
 }
 
+bool on_masks(const Planner& planner, const ir::Op& op) {
+  const ir::Primitive* p = op.primitive;
+  return planner.type(op.results[0]).dtype == DType::boolean &&
+         (p == &ir::prim::logical_and || p == &ir::prim::logical_or || p == &ir::prim::logical_xor ||
+          p == &ir::prim::logical_not);
+}
+
+DType conversion_type(DType from, DType to) {
+  if ((small_float(to) && loadable(from)) || (small_float(from) && loadable(to)) ||
+      (from == DType::boolean && float_or_bool(to))) {
+    return DType::f32;
+  }
+  const auto real = [](DType d) { return loadable(d) || d == DType::f64; };
+  if (!real(from) || !real(to)) return DType::invalid;
+  return to == DType::f64 || plain_integer(to) ? to : from;
+}
+
+// What the op is computed in on tiles: f32, f64 or an integer type; invalid: it is no op of tiles.
+DType compute_type(const Planner& planner, const ir::Op& op) {
+  if (op.results.size() != 1) return DType::invalid;
+  const DType to = planner.type(op.results[0]).dtype;
+  const ir::Primitive* p = op.primitive;
+  if (p == &ir::prim::convert) return conversion_type(planner.type(op.operands[0]).dtype, to);
+  const bool f32 = p == &ir::composite::gelu || (p == &ir::composite::silu && op.as<ir::SiluAttributes>().alpha == 1);
+  if (f32) return small_float(to) ? DType::f32 : DType::invalid;
+  const bool compares = p == &ir::prim::compare;
+  if (!compares && !mapped(p)) return DType::invalid;
+  if (on_masks(planner, op)) return DType::f32;
+  const TileOp tile = tile_op(op);
+  // Of integers it is every bit.
+  if (tile == TileOp::logical_not) return DType::invalid;
+  const DType type = compares || p == &ir::prim::is_finite ? planner.type(op.operands[0]).dtype : to;
+  const bool masks = compares || p == &ir::prim::is_finite || p == &ir::prim::select;
+  if (small_float(type) || (masks && type == DType::boolean)) {
+    const bool bits = tile == TileOp::logical_and || tile == TileOp::logical_or || tile == TileOp::logical_xor;
+    return bits ? DType::invalid : DType::f32;
+  }
+  return (type == DType::f64 || plain_integer(type)) && tile_takes(type, tile) ? type : DType::invalid;
+}
+
 struct Cluster {
   const ir::Op* root = nullptr;
+  DType compute = DType::f32;
   std::vector<const ir::Op*> ops;  // in order
   std::vector<ir::Value> inputs;
   TileProgram program;
@@ -119,7 +162,8 @@ bool generate(const Planner& planner, Cluster& cluster) {
     free.pop_back();
     registers[v.id] = r;
     double value;
-    if (planner.splat(v, value)) {
+    // The program holds constants as floats.
+    if (planner.splat(v, value) && (cluster.compute == DType::f32 || double{static_cast<float>(value)} == value)) {
       steps.push_back({.op = TileOp::constant, .dst = r, .imm = static_cast<float>(value)});
       return r;
     }
@@ -178,16 +222,31 @@ bool generate(const Planner& planner, Cluster& cluster) {
   return steps.size() <= static_cast<size_t>(kTileMaxSteps);
 }
 
-// Integer results may only stand at the root: inside everything is a float. So do half floats, which round when they
-// are stored.
-bool may_be_inner(const Planner& planner, const ir::Op& op) {
+// Inside a cluster everything has the type that it is computed in, or is a mask. Half floats round when they are
+// stored, so they stand at the root.
+bool may_be_inner(const Planner& planner, const ir::Op& op, DType compute) {
   const DType dtype = planner.type(op.results[0]).dtype;
-  return dtype == DType::f32 || dtype == DType::boolean;
+  if (dtype != compute && dtype != DType::boolean) return false;
+  return compute_type(planner, op) == compute || on_masks(planner, op);
+}
+
+// Masks can be joined in any type: in that of the comparison that gives one of them.
+DType type_of_root(const Planner& planner, const ir::Op& root) {
+  const DType own = compute_type(planner, root);
+  if (!on_masks(planner, root)) return own;
+  for (const ir::Value v : root.operands) {
+    const ir::Op* def = planner.definition(v);
+    if (!def || planner.absorbed(*def) || !planner.only_user(v)) continue;
+    const DType type = compute_type(planner, *def);
+    if (type != DType::invalid && type != DType::f32) return type;
+  }
+  return own;
 }
 
 Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
   Cluster cluster;
   cluster.root = &root;
+  cluster.compute = type_of_root(planner, root);
   std::vector<const ir::Op*> members{&root};
   // Candidates are looked at in reverse program order, so that all users of an op were decided before it.
   std::vector<const ir::Op*> queue;
@@ -202,7 +261,7 @@ Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
     auto latest = std::max_element(queue.begin(), queue.end());  // ops lie in one vector, in order
     const ir::Op* op = *latest;
     queue.erase(latest);
-    if (planner.absorbed(*op) || !tile_takes(planner, *op) || !may_be_inner(planner, *op)) continue;
+    if (planner.absorbed(*op) || !may_be_inner(planner, *op, cluster.compute)) continue;
     const ir::Value v = op->results[0];
     if (planner.is_result(v) || !planner.same_shape(v, root.results[0])) continue;
     const auto& users = planner.users(v);
@@ -294,9 +353,13 @@ class TileClusterStep : public Step {
                       in[i].strides[d] = space.strides[d * places.size() + i];
                   }
                   const TileOutput out{run.at<std::byte>(to), to.dtype};
+                  const int rank = static_cast<int>(space.dims.size());
                   run.pool.parallel_for(total, grain(total), [&](int64_t begin, int64_t end) {
-                    run_tile(cluster_.program, space.dims.data(), static_cast<int>(space.dims.size()), in, &out, begin,
-                             end);
+                    if (cluster_.compute == DType::f32) {
+                      run_tile(cluster_.program, space.dims.data(), rank, in, &out, begin, end);
+                    } else {
+                      run_tile_as(cluster_.compute, cluster_.program, space.dims.data(), rank, in, &out, begin, end);
+                    }
                   });
                 });
   }
@@ -324,36 +387,16 @@ class TileClusterStep : public Step {
 
 }  // namespace
 
-bool tile_takes(const Planner& planner, const ir::Op& op) {
-  if (op.results.size() != 1) return false;
-  const DType to = planner.type(op.results[0]).dtype;
-  if (op.primitive == &ir::prim::convert) {
-    const DType from = planner.type(op.operands[0]).dtype;
-    return (small_float(to) && loadable(from)) || (small_float(from) && loadable(to)) ||
-           (from == DType::boolean && float_or_bool(to));
-  }
-  if (op.primitive == &ir::prim::compare || op.primitive == &ir::prim::is_finite) {
-    return float_or_bool(planner.type(op.operands[0]).dtype);
-  }
-  if (op.primitive == &ir::composite::gelu) return small_float(to);
-  if (op.primitive == &ir::composite::silu) return small_float(to) && op.as<ir::SiluAttributes>().alpha == 1;
-  const std::optional<TileOp> mapped_op = mapped(op.primitive);
-  if (!mapped_op) return false;
-  const bool logical = *mapped_op == TileOp::logical_and || *mapped_op == TileOp::logical_or ||
-                       *mapped_op == TileOp::logical_xor || *mapped_op == TileOp::logical_not;
-  if (logical) return to == DType::boolean;
-  if (*mapped_op == TileOp::select) return float_or_bool(to);
-  return small_float(to);
-}
-
 std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op) {
-  if (!tile_takes(planner, op)) {
-    if (op.primitive->elementwise) planner.refuse(op, "tile", "computes in f32: neither f64 nor integer arithmetic");
+  const DType compute = compute_type(planner, op);
+  if (compute == DType::invalid) {
+    if (op.primitive->elementwise) planner.refuse(op, "tile", "no operation of tiles");
     return nullptr;
   }
   // Clusters were formed before; what is left over stands alone.
   Cluster cluster;
   cluster.root = &op;
+  cluster.compute = compute;
   cluster.ops = {&op};
   if (!generate(planner, cluster)) return nullptr;
   return std::make_unique<TileClusterStep>(std::move(cluster));
@@ -363,14 +406,16 @@ void plan_tile_clusters(Planner& planner) {
   const auto& ops = planner.program().ops();
   for (size_t i = ops.size(); i-- > 0;) {
     const ir::Op& op = ops[i];
-    if (planner.absorbed(op) || !tile_takes(planner, op)) continue;
+    if (planner.absorbed(op) || compute_type(planner, op) == DType::invalid) continue;
     Cluster cluster = gather_cluster(planner, op);
     while (!generate(planner, cluster)) {
       // Too large: the earliest members stand for themselves.
       const size_t keep = std::max<size_t>(1, cluster.ops.size() / 2);
       std::vector<const ir::Op*> ops_left(cluster.ops.end() - static_cast<ptrdiff_t>(keep), cluster.ops.end());
+      const DType compute = cluster.compute;
       cluster = Cluster{};
       cluster.root = &op;
+      cluster.compute = compute;
       cluster.ops = std::move(ops_left);
     }
     for (const ir::Op* member : cluster.ops) planner.absorb(*member);
