@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "hub_progress.h"
 #include "inputs.h"
 
 namespace transmuter::cli {
@@ -57,7 +58,7 @@ double quantile(const std::vector<double>& sorted, double q) {
 
 void bench(const BenchOptions& options) {
   const Clock::time_point start = Clock::now();
-  const Model model = Model::load(options.model);
+  const Model model = Model::load(local_path(options.model));
   const double load_ms = ms_since(start);
   CompileOptions compile;
   compile.backend = options.engine.backend;
@@ -132,7 +133,7 @@ void bench(const BenchOptions& options) {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time a model on generated inputs");
-  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
   command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
   command->add_option("--warm-up", options->warm_up, kWarmUpHelp);
   command->add_option("--from-case", options->data_set, "a test_data_set_N folder to take the inputs from");

@@ -31,5 +31,6 @@ void add_export(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_edit(CLI::App& app);
+void add_download(CLI::App& app);
 
 }  // namespace transmuter::cli

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "edit_script.h"
+#include "hub_progress.h"
 #include "transmuter/transmuter.h"
 
 namespace transmuter::cli {
@@ -129,7 +130,7 @@ std::vector<EditStep> steps_of(const CLI::App& command) {
 }
 
 void edit_model(const EditOptions& options, const std::vector<EditStep>& steps) {
-  const Graph graph = Graph::load(options.model);
+  const Graph graph = Graph::load(local_path(options.model));
   EditScript script(graph);
   for (const EditStep& step : steps) script.apply(step);
   if (options.list) print_nodes(script.selected());
@@ -154,7 +155,7 @@ void add_edit(CLI::App& app) {
   auto options = std::make_shared<EditOptions>();
   CLI::App* command = app.add_subcommand("edit", "Change a model and write it as a new one");
   command->footer(kExamples);
-  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
   command->add_option("-o,--output", options->output, "the ONNX file to write; may be the same");
   command->add_flag("--list", options->list, "print the nodes that are selected, or all");
   CLI::Option* external =

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "hub_progress.h"
 #include "transmuter/transmuter.h"
 
 namespace transmuter::cli {
@@ -74,7 +75,7 @@ void embed(const EmbedCommand& command) {
   options.compile.passes = !command.engine.no_passes;
   options.compile.compute_type = command.engine.compute_type;
   options.max_length = command.max_length;
-  const Tensor vectors = TextEmbedder::load(command.folder, options)(texts);
+  const Tensor vectors = TextEmbedder::load(local_folder(command.folder), options)(texts);
   const Tensor cosines = cosine_similarities(vectors);
   if (command.as_json) {
     std::printf("%s\n", json{{"texts", texts}, {"embeddings", rows_json(vectors)}, {"similarities", rows_json(cosines)}}
@@ -90,7 +91,8 @@ void embed(const EmbedCommand& command) {
 void add_embed(CLI::App& app) {
   auto options = std::make_shared<EmbedCommand>();
   CLI::App* command = app.add_subcommand("embed", "Sentence embeddings: a table of cosine similarities, or JSON");
-  command->add_option("model", options->folder, "folder with model.onnx and tokenizer.json")->required();
+  command->add_option("model", options->folder, "folder with model.onnx and tokenizer.json, or hf:REPO[@REVISION]")
+      ->required();
   command->add_option("file", options->file, "one text a line; - reads standard input");
   command->add_option("-t,--text", options->texts, "a text; may be given again");
   command->add_option("--max-length", options->max_length, "tokens a text may have; 0: as the folder says");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "hub_progress.h"
 #include "inputs.h"
 
 namespace transmuter::cli {
@@ -22,7 +23,7 @@ struct ExportOptions {
 };
 
 void export_model(const ExportOptions& options) {
-  const Model model = Model::load(options.model);
+  const Model model = Model::load(local_path(options.model));
   CompileOptions compile;
   compile.backend = "reference";
   compile.passes = !options.engine.no_passes;
@@ -73,7 +74,7 @@ void print_ops(bool as_json, bool markdown) {
 void add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* command = app.add_subcommand("export", "Write the traced program as StableHLO text");
-  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
   command->add_flag("--stablehlo", options->stablehlo, "the text form of the program")->required();
   command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
   command->add_option("--from-case", options->data_set, "a test_data_set_N folder whose inputs give the extents");

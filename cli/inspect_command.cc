@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "hub_progress.h"
 #include "inputs.h"
 
 namespace transmuter::cli {
@@ -80,7 +81,7 @@ void print_text(const Model& model, const ModelSummary& summary) {
 }
 
 void inspect(const InspectOptions& options) {
-  const Model model = Model::load(options.model);
+  const Model model = Model::load(local_path(options.model));
   const ModelSummary summary = model.summary();
   if (options.as_json) {
     print_json(model, summary);
@@ -111,7 +112,7 @@ void inspect(const InspectOptions& options) {
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Inputs, outputs, operators, weights, what is unsupported");
-  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
   command->add_flag("--json", options->as_json, "one JSON object");
   command->add_flag("--trace", options->trace,
                     "run once and print the trace: segments, guards, assertions, breaks, specialisations");

@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
   cli::add_ops(app);
   cli::add_embed(app);
   cli::add_edit(app);
+  cli::add_download(app);
   if (argc > 1) {
     if (const std::string sentence = cli::unknown_command(app, argv[1]); !sentence.empty()) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "commands.h"
+#include "hub_progress.h"
 #include "inputs.h"
 
 namespace transmuter::cli {
@@ -95,7 +96,7 @@ void write_outputs(const TensorMap& outputs, const std::string& folder) {
 }
 
 void run_model(const RunOptions& options) {
-  const Model model = Model::load(options.model);
+  const Model model = Model::load(local_path(options.model));
   TensorMap inputs;
   if (!options.data_set.empty()) inputs = read_data_set(model, options.data_set);
   for (auto& [name, value] : read_inputs(model, options.inputs)) inputs[name] = value;
@@ -119,7 +120,7 @@ void run_model(const RunOptions& options) {
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a model once");
-  command->add_option("model", options->model, "an ONNX file")->required();
+  command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
   command->add_option("-i,--input", options->inputs, "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON");
   command->add_option("--data-set", options->data_set, "a test_data_set_N folder to take the inputs from");
   command->add_option("-o,--output", options->output, "folder for OUTPUT.npy files; without it a summary is printed");

@@ -112,6 +112,11 @@ fi
 
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
+# Beside its official client, where that can be had.
+"$python" -c "import huggingface_hub" 2>/dev/null ||
+  "$python" -m pip install --quiet --disable-pip-version-check "huggingface_hub>=1,<3" >/dev/null 2>&1 ||
+  say "no huggingface_hub: the hub's cache is not compared with its own client"
+check "hub" "$python" tests/check_hub.py "$program" "$build/hub" --kills "$([ $mode = fast ] && echo 5 || echo 50)"
 # round_trip SUITE EVERY : models written anew are the same models
 round_trip() {
   [ -d "$cases/$1" ] || return 0

@@ -4,6 +4,7 @@
 #include "transmuter/backend.h"
 #include "transmuter/error.h"
 #include "transmuter/graph.h"
+#include "transmuter/hub.h"
 #include "transmuter/io.h"
 #include "transmuter/model.h"
 #include "transmuter/tensor.h"

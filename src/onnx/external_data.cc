@@ -1,5 +1,6 @@
 #include "onnx/external_data.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
@@ -37,12 +38,17 @@ void check_location(const std::string& location) {
   }
 }
 
-// The folder that links from `folder` may also lead into: the blobs of a hub cache repository; empty when it is none.
-fs::path hub_blobs(const fs::path& folder) {
+// The folders that links from `folder` may also lead into: the blobs of a hub cache repository, and those that all
+// repositories of the cache share (newer clients), where that store is marked as one.
+std::vector<fs::path> hub_blobs(const fs::path& folder) {
   for (fs::path part = folder; part.has_relative_path(); part = part.parent_path()) {
     const fs::path repository = part.parent_path();
-    if (part.filename() == "snapshots" && repository.filename().string().rfind("models--", 0) == 0)
-      return repository / "blobs";
+    if (part.filename() != "snapshots" || repository.filename().string().rfind("models--", 0) != 0) continue;
+    std::vector<fs::path> blobs = {repository / "blobs"};
+    const fs::path shared = repository.parent_path() / "blobs";
+    std::error_code error;
+    if (fs::is_regular_file(shared / ".huggingface-shared-blobs", error)) blobs.push_back(shared);
+    return blobs;
   }
   return {};
 }
@@ -73,7 +79,9 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   const fs::path path = fs::canonical(folder / location, error);
   if (error)
     throw Error(ErrorCode::not_found, str("the external data file '", location, "' is not in ", folder.string()));
-  if (path != folder && !lies_in(path, folder) && !lies_in(path, hub_blobs(folder)))
+  const std::vector<fs::path> blobs = hub_blobs(folder);
+  if (path != folder && !lies_in(path, folder) &&
+      std::none_of(blobs.begin(), blobs.end(), [&](const fs::path& store) { return lies_in(path, store); }))
     throw Error(ErrorCode::invalid_model,
                 str("the external data location '", location, "' is a link out of the model's folder"));
   // canonical() left no link in the path: one that appears now was put there in between.

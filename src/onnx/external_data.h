@@ -17,8 +17,8 @@ using ExternalEntries = std::vector<std::pair<std::string, std::string>>;
 
 // The files of one model, each opened once. Only files in the model's folder are read: absolute locations, "..", and
 // links that lead out of it are refused, except that a link of a Hugging Face hub cache
-// (models--NAME/snapshots/REVISION/FILE) may lead into the same repository's blobs. A file with several hard links is
-// refused, as one of its names may lie outside.
+// (models--NAME/snapshots/REVISION/FILE) may lead into the same repository's blobs or the cache's shared ones. A file
+// with several hard links is refused, as one of its names may lie outside.
 class ExternalData {
  public:
   // `folder` = "" refuses every location.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/strings.h"
@@ -215,6 +216,21 @@ void each_tensor(Message& model, const std::function<void(Field&, bool)>& fn) {
         if (field.number == node_field::kAttribute) each_attribute_tensor(field, fn);
     });
   }
+}
+
+std::vector<std::string> external_files(const Document& original) {
+  Document document = original;
+  std::set<std::string> names;
+  each_tensor(document.model, [&](Field& field, bool) {
+    const Message shown = field.message ? *field.message : parse_fields(field.bytes, field.owner);
+    if (!is_external(shown)) return;
+    for (const Field& part : shown.fields) {
+      if (part.number != tensor_field::kExternal) continue;
+      const auto [key, value] = parse_entry(contents(part));
+      if (key == "location") names.insert(value);
+    }
+  });
+  return {names.begin(), names.end()};
 }
 
 std::string encode_document(const Document& document) {

@@ -36,6 +36,9 @@ class PendingFile {
 // fn(Field& tensor, bool initializer) for every TensorProto, those inside sparse tensors and attributes too.
 void each_tensor(Message& model, const std::function<void(Field&, bool)>& fn);
 
+// The names of the files beside the model that hold data of its tensors.
+std::vector<std::string> external_files(const Document& document);
+
 std::string encode_document(const Document& document);
 void save_document(const Document& document, const std::string& path, const SaveOptions& options);
 

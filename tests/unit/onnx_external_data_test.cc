@@ -130,6 +130,15 @@ TEST_F(OnnxExternalData, HubCacheLinksStayInTheirRepository) {
   fs::remove(snapshot / "model.onnx_data");
   fs::create_symlink("../../../../models--org--other/blobs/bb", snapshot / "model.onnx_data");
   EXPECT_THROW(read_model((snapshot / "model.onnx").string()), Error);
+  // What all repositories share counts only where the folder says that it is that store.
+  fs::create_directories(base_ / "blobs");
+  write_file((base_ / "blobs" / "dd").string(), floats({7, 8}));
+  fs::remove(snapshot / "model.onnx_data");
+  fs::create_symlink("../../../../blobs/dd", snapshot / "model.onnx_data");
+  EXPECT_THROW(read_model((snapshot / "model.onnx").string()), Error);
+  write_file((base_ / "blobs" / ".huggingface-shared-blobs").string(), "1\n");
+  EXPECT_EQ(read_model((snapshot / "model.onnx").string()).graph.initializers.at("w").aligned().to_vector<float>(),
+            (std::vector<float>{7, 8}));
 }
 
 TEST_F(OnnxExternalData, ModelsInMemoryNeedAFolder) {
