@@ -2,6 +2,7 @@
 #pragma once
 
 #include "transmuter/backend.h"
+#include "transmuter/decoder.h"
 #include "transmuter/error.h"
 #include "transmuter/graph.h"
 #include "transmuter/hub.h"
