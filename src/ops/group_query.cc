@@ -109,15 +109,16 @@ struct CacheCoding {
   }
   Value decode(Builder& b, Value x) const {
     if (!scale) return x;
-    Value wide = x;
+    // In f32, exactly: what reads a cache where it lies computes in floats.
+    Value wide = b.convert(x, DType::f32);
     if (four_bits) {
       Dims shape = b.shape(x);
-      const Value low = b.logical_and(x, b.like(x, 15)), high = b.shift_right_logical(x, b.like(x, 4));
+      const Value high = b.floor(b.multiply(wide, b.like(wide, 1.0 / 16)));
+      const Value low = b.subtract(wide, b.multiply(high, b.like(high, 16)));
       const Value both = b.concatenate({b.expand_dims(low, {4}), b.expand_dims(high, {4})}, 4);
       shape[3] = shape[3] * 2;
       wide = b.reshape(both, shape);
     }
-    wide = b.convert(wide, DType::f32);
     if (four_bits) wide = b.subtract(wide, b.like(wide, 8));
     return b.convert(b.multiply(wide, b.broadcast_to(scale, b.shape(wide))), dtype);
   }

@@ -262,7 +262,12 @@ TensorMap Decoder::step(TensorMap inputs) {
     const auto given = inputs.find(cache.past);
     if (cache.kind == Kind::cross && given != inputs.end()) cross[cache.past] = given->second;
   }
-  if (length_ == 1 && tokens == 1) next = inputs;
+  const auto follows_length = [&](const auto& input) {
+    const bool made = input.first == "attention_mask";
+    return !made && input.second.is_tensor() && input.second.tensor.rank() > 0 &&
+           input.second.tensor.shape().back() == 2;
+  };
+  if (length_ == 1 && tokens == 1 && std::none_of(inputs.begin(), inputs.end(), follows_length)) next = inputs;
   complete(inputs, true);
   Tensor mask;
   if (const auto given = inputs.find("attention_mask"); given != inputs.end() && given->second.is_tensor()) {

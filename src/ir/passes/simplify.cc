@@ -194,7 +194,26 @@ class Simplifier {
     }
     if (const Op* inner = defined_by(x, prim::broadcast_in_dim); inner && b_.rank(inner->operands[0]) == 0)
       return splat_instead(op, inner->operands[0]);
+    if (const Op* inner = defined_by(x, prim::transpose)) return ones_below(op, *inner);
     return {};
+  }
+
+  // Extents of 1 put in above a transpose of a reshape: below it they are the reshape's matter.
+  Value ones_below(const Op& op, const Op& transpose) {
+    const Dims &from = b_.shape(operand(op, 0)), &to = op.as<ReshapeAttributes>().shape;
+    const Value source = transpose.operands[0];
+    const std::vector<int64_t> kept = inserted_ones(from, to);
+    if (kept.empty() || !defined_by(source, prim::reshape)) return {};
+    const std::vector<int64_t>& permutation = transpose.as<AxesAttributes>().axes;
+    const int64_t ones = static_cast<int64_t>(to.size() - from.size());
+    Dims shape(static_cast<size_t>(ones), Dim(1));
+    for (const Dim& extent : b_.shape(source)) shape.push_back(extent);
+    std::vector<int64_t> axes(to.size(), -1);
+    for (size_t i = 0; i < kept.size(); ++i) axes[static_cast<size_t>(kept[i])] = ones + permutation[i];
+    int64_t next = 0;
+    for (int64_t& axis : axes) axis = axis < 0 ? next++ : axis;
+    return instead(op, prim::transpose, b_.reshape(source, std::move(shape)),
+                   std::make_shared<AxesAttributes>(std::move(axes)));
   }
 
   Value transpose(const Op& op) {
