@@ -25,6 +25,7 @@ class AttentionRaiser {
 
   Program run() {
     return rewrite(copier_, [&](const Op& op) {
+      if (op.primitive == &composite::attention) return ungrouped(op);
       const auto found = op.primitive == &prim::dot_general ? match_attention(match_, op) : std::nullopt;
       return found ? emit(op, *found) : Value{};
     });
@@ -200,6 +201,22 @@ class AttentionRaiser {
       added = chosen(x, added, fill, dtype);
     }
     return keep && added ? chosen(keep, added, -kInfinity, dtype) : keep ? keep : added;
+  }
+
+  // An operator's own attention whose kv heads are repeated beforehand.
+  Value ungrouped(const Op& op) {
+    double factor = 1;
+    const auto k = without_repeats({op.operands[1], {0, 1, 2, 3}}, factor);
+    const auto v = without_repeats({op.operands[2], {0, 1, 2, 3}}, factor);
+    if (!k || !v || factor != 1 || op.results.size() != 1) return {};
+    const auto heads = [&](const Side& side) { return match_.shape(side.value)[static_cast<size_t>(side.order[1])]; };
+    if (!provably_eq(heads(*k), heads(*v))) return {};
+    std::vector<Value> operands;
+    for (const Value operand : op.operands) operands.push_back(copier_[operand]);
+    operands[1] = build_.transpose(copier_[k->value], k->order);
+    operands[2] = build_.transpose(copier_[v->value], v->order);
+    const Op now{op.primitive, {}, op.attributes, {}, {}, -1};
+    return build_.emit_copy(now, std::move(operands), {match_.type(op.results[0])}, copier_.location(op))[0];
   }
 
   Value emit(const Op& op, const AttentionPattern& found) {
