@@ -34,7 +34,7 @@ BELOW = {
 # The layer from which on a public header may be included; "" = everywhere. A header not listed here may be included by
 # the folder of its own name and above.
 PUBLIC = {
-    "error.h": "", "tensor.h": "", "value.h": "", "value_spec.h": "", "graph.h": "onnx", "io.h": "runtime", "backend.h": "ir", "model.h": "runtime",
+    "error.h": "", "tensor.h": "", "value.h": "", "value_spec.h": "", "graph.h": "onnx", "io.h": "runtime", "backend.h": "ir", "model.h": "runtime", "decoder.h": "runtime",
     "transmuter.h": "text",
 }
 
