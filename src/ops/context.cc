@@ -147,7 +147,8 @@ std::string OpContext::attribute_string(const char* name) {
 }
 std::string OpContext::attribute_string(const char* name, std::string otherwise) {
   const auto* a = typed(*this, attribute(name), Kind::s, "a string");
-  return a ? a->s : std::move(otherwise);
+  if (a) otherwise = a->s;
+  return otherwise;
 }
 std::vector<int64_t> OpContext::attribute_ints(const char* name) {
   return present(*this, typed(*this, attribute(name), Kind::ints, "a list of integers"), name).ints;

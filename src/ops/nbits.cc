@@ -60,7 +60,7 @@ Value unpack_bytes(Builder& b, Value bytes, int64_t bits, const Dims& shape) {
     const Value shifted = at == 0 ? bytes : b.shift_right_logical(bytes, word(at));
     parts.push_back(b.logical_and(shifted, word((1 << bits) - 1)));
   }
-  return b.reshape(b.concatenate(std::move(parts), 1), std::move(shape));
+  return b.reshape(b.concatenate(std::move(parts), 1), shape);
 }
 
 namespace {

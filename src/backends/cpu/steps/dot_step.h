@@ -1,6 +1,8 @@
 // A product with what follows it (dot_step.cc), and the planning of all of them (dot_plan.cc).
 #pragma once
 
+#include <utility>
+
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
@@ -34,7 +36,7 @@ class DotStep : public Step {
  public:
   // `op` has the operands lhs and rhs in front and multiplies them as `d` says.
   DotStep(const ir::Op& op, ir::DotGeneralAttributes d, FusedEpilogue epilogue, FreeAxes axes, PackedOperand rhs);
-  void set_order(SmallVector<int64_t, 6> order) { order_ = order; }
+  void set_order(SmallVector<int64_t, 6> order) { order_ = std::move(order); }
 
   ir::Value lhs() const { return op_.operands[0]; }
   bool is_packed() const { return rhs_.packed != nullptr; }

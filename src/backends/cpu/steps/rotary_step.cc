@@ -1,5 +1,6 @@
 // The rotary embedding, f32: rows anywhere, each read and written once.
 #include <algorithm>
+#include <utility>
 
 #include "backends/cpu/kernels/rotary.h"
 #include "backends/cpu/plan/planner.h"
@@ -11,7 +12,7 @@ namespace {
 
 class RotaryStep : public Step {
  public:
-  RotaryStep(const ir::Op& op, SmallVector<int64_t, 6> order) : op_(op), order_(order) {
+  RotaryStep(const ir::Op& op, SmallVector<int64_t, 6> order) : op_(op), order_(std::move(order)) {
     reads = op.operands;
     writes = op.results;
   }
