@@ -153,6 +153,13 @@ def a_server_without_ranges_sends_everything_again(place):
 
 
 @check
+def an_address_that_expired_is_asked_for_anew(place):
+    place.hub.faults = {"cdn": [("cut", 5000), ("status", 403)]}
+    assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
+    assert [entry[0] for entry in place.hub.log if "resolve" in entry[1]] == ["HEAD", "HEAD"]
+
+
+@check
 def wrong_bytes_never_get_a_name(place):
     place.hub.faults = {"cdn": [("garble",)], "get": [("garble",)]}
     assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
@@ -217,6 +224,7 @@ def offline_nothing_is_asked(place):
     # A hub that does not answer.
     gone = {"HF_ENDPOINT": "http://127.0.0.1:9"}
     assert place.download("README.md", **gone) == path
+    assert place.download(**gone) == folder
     assert "cannot download" in place.fails("download", REPO, "LICENSE", "--retries", "1", **gone)
 
 

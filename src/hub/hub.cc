@@ -144,12 +144,12 @@ class Session {
     request.url = str(endpoint_, "/api/models/", repo_, "/revision/", quoted(options_.revision, false));
     request.token = token_;
     request.timeout_s = seconds("HF_HUB_ETAG_TIMEOUT");
-    const Response response = with_retries([&] { return perform(request); });
+    const std::optional<std::string> commit = cache_.commit_of(options_.revision);
+    const std::vector<std::string> cached = commit ? cache_.files(*commit) : std::vector<std::string>();
+    // One quick try where the cache can answer instead.
+    const Response response = cached.empty() ? with_retries([&] { return perform(request); }) : perform(request);
     if (response.status != 200) {
-      if (worth_retrying(response)) {
-        const std::optional<std::string> commit = cache_.commit_of(options_.revision);
-        if (commit && !cache_.files(*commit).empty()) return cache_.files(*commit);
-      }
+      if (worth_retrying(response) && !cached.empty()) return cached;
       throw refusal(response, "");
     }
     std::vector<std::string> names;
@@ -320,12 +320,13 @@ class Session {
       const bool fine = (response.status == 200 || response.status == 206) && response.failure.empty();
       if (fine && (!metadata.size || done == *metadata.size)) break;
       if (response.status == 416) out.truncate();  // what is there isn't of this file
-      if (!fine && !worth_retrying(response) && response.status != 416) throw refusal(response, file);
+      // Signed addresses of other hosts expire.
+      const bool expired = response.status == 403 && origin(request.url) != origin(endpoint_);
+      if (!fine && !worth_retrying(response) && response.status != 416 && !expired) throw refusal(response, file);
       idle = done > before ? 0 : idle + 1;
       if (idle >= options_.retries) throw refusal(response, file);
       wait(idle, response);
-      // Signed addresses expire.
-      if (response.status == 403 || idle > 1) renew(file, metadata, request);
+      if (expired || idle > 1) renew(file, metadata, request);
     }
     out.finish();
     report(file, out.size(), out.size());
