@@ -1,5 +1,10 @@
 #include "runtime/engine.h"
 
+#include <cstring>
+#include <utility>
+
+#include "backends/weight_store.h"
+#include "base/strings.h"
 #include "ir/evaluate.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
@@ -8,6 +13,35 @@
 #include "ir/primitive.h"
 
 namespace transmuter::runtime {
+namespace {
+
+uint64_t hash_of(const std::byte* bytes, size_t count) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto mix = [&](uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  size_t i = 0;
+  for (uint64_t word; i + sizeof word <= count; i += sizeof word) {
+    std::memcpy(&word, bytes + i, sizeof word);
+    mix(word);
+  }
+  for (; i < count; ++i) mix(static_cast<uint64_t>(bytes[i]));
+  return hash;
+}
+
+// What one trace prepared serves the others, and other compiled models of the model: the same bytes lie in one place,
+// and so does what a backend makes of them.
+Tensor kept_once(Tensor made, WeightStore& store) {
+  if (made.dtype() == DType::string || made.nbytes() == 0) return made;
+  const std::string key =
+      str("prepared ", name(made.dtype()), " ", made.shape(), " ", hash_of(made.bytes(), made.nbytes()));
+  const auto kept = store.get<Tensor>(key, [&] { return std::make_shared<const Tensor>(made); });
+  if (std::memcmp(kept->bytes(), made.bytes(), made.nbytes()) != 0) return made;  // the hash says too little
+  return Tensor::view(made.dtype(), made.shape(), kept->bytes(), kept);
+}
+
+}  // namespace
 
 ir::Program Engine::prepare(const ir::Program& program, std::map<std::string, int64_t>* composites) const {
   ir::Program ready = widen ? ir::widen_halves(program) : program;
@@ -25,7 +59,12 @@ ir::Program Engine::prepare(const ir::Program& program, std::map<std::string, in
   if (passes) {
     ready = ir::run_passes(ready, ir::standard_passes());
     const ir::SplitProgram split = ir::split_weights(ready);
-    if (!split.prepared.empty()) ready = ir::with_prepared(split, ir::evaluate(split.prepare, {}, nullptr));
+    if (!split.prepared.empty()) {
+      std::vector<Tensor> prepared = ir::evaluate(split.prepare, {}, nullptr);
+      if (options.weights)
+        for (Tensor& tensor : prepared) tensor = kept_once(std::move(tensor), *options.weights);
+      ready = ir::with_prepared(split, std::move(prepared));
+    }
   }
   return ready;
 }

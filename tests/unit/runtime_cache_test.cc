@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "backends/weight_store.h"
+#include "ir/builder.h"
+#include "runtime/engine.h"
 #include "runtime_models.h"
 
 namespace transmuter::runtime::testing {
@@ -198,6 +200,23 @@ TEST(WeightStore, MakesOnceForAllThreadsAndAgainAfterAFailure) {
   EXPECT_FALSE(source.unique());  // kept by the entry
   got.clear();
   EXPECT_TRUE(source.unique());
+}
+
+TEST(WeightStore, WhatWeightsAloneDecideIsPreparedOnceForAllTraces) {
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f32, {3, 40}}, "x"), w = build.weight(noise({3, 40}, 1), "w");
+  const ir::Program program = build.finish({build.add(x, build.multiply(w, w))}, {"y"});
+  Engine engine;
+  engine.backend = Backend::get("cpu");
+  engine.options.weights = std::make_shared<WeightStore>();
+  const auto prepared = [](const ir::Program& made) {
+    for (const ir::Parameter& p : made.parameters())
+      if (p.prepared) return p.weight.bytes();
+    return static_cast<const std::byte*>(nullptr);
+  };
+  const ir::Program one = engine.prepare(program), other = engine.prepare(program);
+  EXPECT_NE(prepared(one), nullptr);
+  EXPECT_EQ(prepared(one), prepared(other));
 }
 
 }  // namespace
