@@ -60,11 +60,7 @@ void bench(const BenchOptions& options) {
   const Clock::time_point start = Clock::now();
   const Model model = Model::load(local_path(options.model));
   const double load_ms = ms_since(start);
-  CompileOptions compile;
-  compile.backend = options.engine.backend;
-  compile.threads = options.engine.threads;
-  compile.passes = !options.engine.no_passes;
-  compile.compute_type = options.engine.compute_type;
+  CompileOptions compile = options.engine.compile_options();
   const CompiledModel run = model.compile(compile);
   const int64_t vocabulary =
       options.vocabulary > 0 ? options.vocabulary : std::max<int64_t>(1, model.metadata_integer("vocab_size", 100));

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "transmuter/transmuter.h"
 
 namespace CLI {
 class App;
@@ -20,7 +23,10 @@ struct EngineOptions {
   int threads = 0;
   bool no_passes = false;
   std::string compute_type = "f32";
+  uint64_t seed = 0;
+  std::vector<std::string> static_inputs;
   void add_to(CLI::App& command);
+  CompileOptions compile_options() const;
 };
 
 void add_run(CLI::App& app);

@@ -70,10 +70,7 @@ void print_table(const std::vector<std::string>& texts, const Tensor& cosines) {
 void embed(const EmbedCommand& command) {
   const std::vector<std::string> texts = all_texts(command);
   EmbedOptions options;
-  options.compile.backend = command.engine.backend;
-  options.compile.threads = command.engine.threads;
-  options.compile.passes = !command.engine.no_passes;
-  options.compile.compute_type = command.engine.compute_type;
+  options.compile = command.engine.compile_options();
   options.max_length = command.max_length;
   const Tensor vectors = TextEmbedder::load(local_folder(command.folder), options)(texts);
   const Tensor cosines = cosine_similarities(vectors);

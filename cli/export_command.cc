@@ -24,9 +24,8 @@ struct ExportOptions {
 
 void export_model(const ExportOptions& options) {
   const Model model = Model::load(local_path(options.model));
-  CompileOptions compile;
+  CompileOptions compile = options.engine.compile_options();
   compile.backend = "reference";
-  compile.passes = !options.engine.no_passes;
   const CompiledModel traced = model.compile(compile);
   traced.trace(options.data_set.empty() ? generated_inputs(model, parse_extents(options.extents), 100)
                                         : read_data_set(model, options.data_set));

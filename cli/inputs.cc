@@ -70,6 +70,40 @@ Tensor tensor_of(const json& node, DType dtype) {
   return integral ? Tensor(integers, shape).cast(dtype) : Tensor(reals, shape).cast(dtype);
 }
 
+Value value_of(const json& node, const ValueSpec& spec);
+
+Value map_of(const json& node, const ValueSpec& spec) {
+  if (!node.is_object()) refuse("expected a map: {\"key\": value, ...}");
+  json keys = json::array(), values = json::array();
+  for (const auto& [key, value] : node.items()) {
+    json parsed = spec.key_dtype == DType::string ? json(key) : json::parse(key, nullptr, false);
+    keys.push_back(parsed.is_discarded() ? json(key) : std::move(parsed));
+    values.push_back(value);
+  }
+  const DType key_dtype = spec.key_dtype == DType::invalid ? DType::string : spec.key_dtype;
+  if (keys.empty()) return Value::map(Tensor(key_dtype, {0}), Tensor(spec.dtype, {0}));
+  return Value::map(tensor_of(keys, key_dtype), tensor_of(values, spec.dtype));
+}
+
+// As the model declares the input: a list of elements for a sequence, null or the content for an optional.
+Value value_of(const json& node, const ValueSpec& spec) {
+  if (spec.kind == Value::Kind::map) return map_of(node, spec);
+  if (spec.kind != Value::Kind::sequence && spec.kind != Value::Kind::optional) return tensor_of(node, spec.dtype);
+  if (spec.element.empty()) refuse("the model does not say what it holds; give a .pb file");
+  const ValueSpec& element = spec.element[0];
+  std::vector<Value> items;
+  if (spec.kind == Value::Kind::sequence) {
+    if (!node.is_array()) refuse("expected a sequence: a list of its elements");
+    for (const json& item : node) items.push_back(value_of(item, element));
+  } else if (!node.is_null()) {
+    items.push_back(value_of(node, element));
+  }
+  Value value =
+      spec.kind == Value::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
+  if (element.kind == Value::Kind::tensor) value.element = element.dtype;
+  return value;
+}
+
 std::string shape_text(const Shape& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
@@ -209,7 +243,7 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
     const json parsed = json::parse(value, nullptr, false);
     if (parsed.is_discarded()) refuse("input " + name + ": neither a .npy or .pb file nor JSON: " + excerpt(value));
     try {
-      inputs[name] = tensor_of(parsed, spec->dtype);
+      inputs[name] = value_of(parsed, *spec);
     } catch (Error& error) {
       throw error.in("input " + name);
     }

@@ -9,8 +9,8 @@
 
 namespace transmuter::cli {
 
-// Each of `assignments` is NAME=FILE.npy, NAME=FILE.pb or NAME=JSON (nested lists of numbers, bools or strings). Throws
-// Error.
+// Each of `assignments` is NAME=FILE.npy, NAME=FILE.pb or NAME=JSON: nested lists of numbers, bools or strings for a
+// tensor, a list of elements for a sequence, null or the content for an optional, an object for a map. Throws Error.
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments);
 
 // Nested lists of numbers, bools or strings. Throws Error.

@@ -97,11 +97,7 @@ void inspect(const InspectOptions& options) {
   } else {
     inputs = generated_inputs(model, parse_extents(options.extents), 100);
   }
-  CompileOptions compile;
-  compile.backend = options.engine.backend;
-  compile.threads = options.engine.threads;
-  compile.passes = !options.engine.no_passes;
-  compile.compute_type = options.engine.compute_type;
+  CompileOptions compile = options.engine.compile_options();
   const CompiledModel run = model.compile(compile);
   run(inputs);
   std::printf("%s", run.trace_text().c_str());

@@ -20,6 +20,20 @@ void EngineOptions::add_to(CLI::App& command) {
   command.add_option("--compute-type", compute_type, "f32: halves compute in f32; native: as the model says")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "native"}));
+  command.add_option("--seed", seed, "of the random operators")->capture_default_str();
+  command.add_option("--static", static_inputs,
+                     "inputs (by name) whose values are known while tracing; another value makes another trace");
+}
+
+CompileOptions EngineOptions::compile_options() const {
+  CompileOptions options;
+  options.backend = backend;
+  options.threads = threads;
+  options.passes = !no_passes;
+  options.compute_type = compute_type;
+  options.seed = seed;
+  options.static_inputs = static_inputs;
+  return options;
 }
 
 namespace {

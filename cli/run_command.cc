@@ -1,4 +1,4 @@
-// `transmuter run`: one run; a summary of each output, or .npy files.
+// `transmuter run`: one run; a summary of each output, or files.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -57,11 +57,36 @@ std::string summary(const Tensor& t) {
   return text;
 }
 
+std::string element_text(const Tensor& list, int64_t i) {
+  if (list.dtype() == DType::string) return '"' + list.strings()[static_cast<size_t>(i)] + '"';
+  if (!is_float(list.dtype())) return std::to_string(list.aligned().cast(DType::i64).data<int64_t>()[i]);
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", list.aligned().cast(DType::f64).data<double>()[i]);
+  return text;
+}
+
+std::string map_text(const Value& map) {
+  constexpr int64_t kShown = 16;
+  std::string text = "{";
+  for (int64_t i = 0; i < std::min(map.keys.size(), kShown); ++i)
+    text += (i ? ", " : "") + element_text(map.keys, i) + ": " + element_text(map.tensor, i);
+  return text + (map.keys.size() > kShown ? ", ... }" : "}") + "  " + std::to_string(map.keys.size()) + " entries";
+}
+
 void print_value(const std::string& label, const Value& value) {
   if (value.is_tensor()) {
     std::printf("%s: %s\n", label.c_str(), summary(value.tensor).c_str());
     return;
   }
+  if (value.kind == Value::Kind::map) {
+    std::printf("%s: %s\n", label.c_str(), map_text(value).c_str());
+    return;
+  }
+  if (value.kind == Value::Kind::optional && value.items.empty()) {
+    std::printf("%s: nothing\n", label.c_str());
+    return;
+  }
+  if (value.kind == Value::Kind::optional) return print_value(label, value.items[0]);
   std::printf("%s: %zu elements\n", label.c_str(), value.items.size());
   for (size_t i = 0; i < value.items.size(); ++i)
     print_value("  " + label + "[" + std::to_string(i) + "]", value.items[i]);
@@ -73,18 +98,17 @@ void write_outputs(const TensorMap& outputs, const std::string& folder) {
   std::error_code ignored;
   const bool existed = fs::exists(target, ignored);
   if (existed && !fs::is_directory(target)) throw Error(ErrorCode::io, folder + " is not a folder");
-  for (const auto& [name, value] : outputs) {
-    if (!value.is_tensor())
-      throw Error(ErrorCode::unsupported, "output " + name + " is not a tensor; .npy holds tensors only");
-  }
   std::vector<fs::path> written;
   try {
     fs::create_directories(target);
     for (const auto& [name, value] : outputs) {
       std::string file = name;
       std::replace(file.begin(), file.end(), '/', '_');
-      written.push_back(target / (file + ".npy"));
-      write_npy(written.back().string(), value.tensor);
+      written.push_back(target / (file + (value.is_tensor() ? ".npy" : ".pb")));
+      if (value.is_tensor())
+        write_npy(written.back().string(), value.tensor);
+      else
+        write_value(written.back().string(), value, name);
     }
   } catch (const fs::filesystem_error& error) {
     throw Error(ErrorCode::io, std::string("cannot write to ") + folder + ": " + error.code().message());
@@ -100,17 +124,11 @@ void run_model(const RunOptions& options) {
   TensorMap inputs;
   if (!options.data_set.empty()) inputs = read_data_set(model, options.data_set);
   for (auto& [name, value] : read_inputs(model, options.inputs)) inputs[name] = value;
-  CompileOptions compile;
-  compile.backend = options.engine.backend;
-  compile.threads = options.engine.threads;
-  compile.passes = !options.engine.no_passes;
-  compile.compute_type = options.engine.compute_type;
-  const auto run = [&] {
-    const CompiledModel compiled = model.compile(compile);
-    if (!options.warm_up.empty()) compiled.warm_up(parse_warm_up(options.warm_up));
-    return compiled(inputs);
-  };
-  const TensorMap outputs = options.eager ? model.run(inputs, options.engine.backend) : run();
+  CompileOptions compile = options.engine.compile_options();
+  compile.eager = options.eager;
+  const CompiledModel compiled = model.compile(compile);
+  if (!options.warm_up.empty()) compiled.warm_up(parse_warm_up(options.warm_up));
+  const TensorMap outputs = compiled(inputs);
   if (!options.output.empty()) return write_outputs(outputs, options.output);
   for (const ValueSpec& spec : model.outputs()) print_value(spec.name, outputs.at(spec.name));
 }
@@ -121,11 +139,15 @@ void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a model once");
   command->add_option("model", options->model, "an ONNX file, or hf:REPO[@REVISION][/FILE]")->required();
-  command->add_option("-i,--input", options->inputs, "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON");
+  command->add_option(
+      "-i,--input", options->inputs,
+      "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON (a sequence: a list of its elements; an optional: null or "
+      "its content; a map: an object)");
   command->add_option("--data-set", options->data_set, "a test_data_set_N folder to take the inputs from");
-  command->add_option("-o,--output", options->output, "folder for OUTPUT.npy files; without it a summary is printed");
+  command->add_option("-o,--output", options->output,
+                      "folder for OUTPUT.npy files, OUTPUT.pb of what is no tensor; without it a summary is printed");
   command->add_option("--warm-up", options->warm_up, kWarmUpHelp);
-  command->add_flag("--eager", options->eager, "operator by operator, nothing compiled");
+  command->add_flag("--eager", options->eager, "operator by operator, each compiled by itself");
   options->engine.add_to(*command);
   command->callback([options] { run_model(*options); });
 }

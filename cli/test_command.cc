@@ -32,6 +32,7 @@ struct TestOptions {
   bool skip_unsupported = false;
   int jobs = 1;
   bool verbose = false;
+  bool eager = false;
 };
 
 struct Outcome {
@@ -163,11 +164,8 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
   try {
     meta = read_meta(folder);
     const Model model = Model::load(model_path(folder, meta));
-    CompileOptions compile;
-    compile.backend = options.engine.backend;
-    compile.threads = options.engine.threads;
-    compile.passes = !options.engine.no_passes;
-    compile.compute_type = options.engine.compute_type;
+    CompileOptions compile = options.engine.compile_options();
+    compile.eager = options.eager;
     run = model.compile(compile);
     outcome.reason = run_sets(model, *run, folder, meta);
     if (outcome.reason.empty() && meta.value("expect", "match") == "match")
@@ -328,6 +326,7 @@ void add_test(CLI::App& app) {
   command->add_flag("--skip-unsupported", options->skip_unsupported,
                     "cases that need an operator or feature that isn't there yet count as skipped");
   command->add_option("--report", options->report, "write a JSON report here");
+  command->add_flag("--eager", options->eager, "operator by operator, in place of traces");
   command
       ->add_option("--compare-threads", options->compare_threads,
                    "run with each of these numbers of threads too (1,2,3): results must be the same to the bit")

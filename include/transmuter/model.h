@@ -1,5 +1,5 @@
 // Model: an ONNX file, loaded. compile() gives a callable that traces on the first call and keeps what it compiled;
-// run() goes operator by operator.
+// run() goes operator by operator. Both take and give every kind of Value.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,15 @@ struct CompileOptions {
   // "f32": intermediates that the model has as f16 or bf16 are f32; its inputs and outputs keep their types, weights
   // stay stored as they are. "native": everything as the model has it.
   std::string compute_type = "f32";
+  // Operator by operator: each node is compiled by itself on its first use, and kept for the next ones by dtypes and
+  // ranks. Nothing is fused and nothing breaks; the reference for what a trace gives, and quick to start.
+  bool eager = false;
+  // Inputs whose values are known while tracing, by name: whatever depends on them alone is computed then. A call with
+  // another value makes another trace. They must be given in each call. (The lengths of sequences, what an optional
+  // holds, and small integers that steer shapes need no listing; strings are handed to the operators that read them.)
+  std::vector<std::string> static_inputs;
+  // Of the random operators. The same seed gives the same numbers in the same call, on every backend, eager or not.
+  uint64_t seed = 0;
   bool verbose = false;
 };
 
@@ -39,7 +48,8 @@ struct RunStats {
   int64_t runs = 0;         // calls that found or made a trace
   int64_t traces = 0;       // made so far, those dropped since included
   int64_t body_traces = 0;  // the same of bodies that the host drives (Loop, Scan, SequenceMap)
-  int64_t evictions = 0;    // traces dropped because there were more than cache_size, bodies' included
+  int64_t node_traces = 0;  // the same of single nodes: breaks, and all that eager runs do
+  int64_t evictions = 0;    // traces dropped because there were more than cache_size, bodies' and nodes' included
   int64_t breaks = 0;       // graph breaks in the traces
   int64_t specializations = 0;
   // The CPU backend binds a program once for each set of sizes: no tracing, no compiling. Several bindings a run where
@@ -75,6 +85,13 @@ struct WarmUp {
   TensorMap values = {};
 };
 
+// Where the random numbers of a compiled model stand: call number `call` of seed `seed` comes next. Each call draws
+// numbers of its own, and so does each random node; a node with a `seed` attribute ignores `seed`, not `call`.
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t call = 0;
+};
+
 class CompiledModel {
  public:
   // Inputs by name -> outputs by name. Throws Error(invalid_input) for a missing, unknown or mistyped input. May be
@@ -96,6 +113,9 @@ class CompiledModel {
   // allocate anew.
   void trim() const;
   RunStats stats() const;
+  // Calls from several threads take consecutive states, each its own.
+  RandomState random_state() const;
+  void set_random_state(const RandomState& state) const;
   // The traces made so far as text: segments, guards, assertions, known values, breaks, specialisations.
   std::string trace_text() const;
   // The programs of the trace used last as StableHLO text, a module each (breaks: several); extents substituted.
@@ -131,6 +151,8 @@ class Model {
   int64_t metadata_integer(const std::string& key, int64_t otherwise) const;
   // Compiled models of one model share its weights, and what a backend makes of them.
   CompiledModel compile(const CompileOptions& options = {}) const;
+  // Operator by operator, as compile({.backend = backend, .eager = true}) would; what that compiles is kept with the
+  // model.
   TensorMap run(const TensorMap& inputs, const std::string& backend = "cpu") const;
 
   struct Impl;

@@ -19,6 +19,8 @@ struct ValueSpec {
   DType dtype = DType::invalid;
   bool has_shape = false;
   std::vector<Dim> shape;
+  std::vector<ValueSpec> element;    // one, of a sequence or an optional; `dtype` is that of a map's values
+  DType key_dtype = DType::invalid;  // a map's
   bool optional = false;  // an input with a default (an initializer of the same name)
 };
 

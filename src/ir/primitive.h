@@ -102,7 +102,6 @@ struct Primitive {
   // Every operand has the result's shape (the predicate of select and the bounds of clamp may be 0-d); result element
   // i depends on element i alone.
   bool elementwise = false;
-  bool has_effect = false;  // never merged or dropped (random state)
 };
 
 }  // namespace transmuter::ir

@@ -16,7 +16,9 @@ constexpr size_t kNoNode = SIZE_MAX;
 
 class Builder {
  public:
-  Builder(GraphProto proto, const Builder* outer) : proto_(std::move(proto)), outer_(outer) {}
+  // `numbered`: how many nodes of the model have a number.
+  Builder(GraphProto proto, const Builder* outer, uint64_t& numbered)
+      : proto_(std::move(proto)), outer_(outer), numbered_(numbered) {}
 
   Graph build() {
     within([&] { return describe_graph(graph_.name); },
@@ -79,6 +81,7 @@ class Builder {
     graph_.nodes.reserve(proto_.nodes.size());
     for (NodeProto& node : proto_.nodes) {
       graph_.nodes.push_back(std::move(node.node));
+      graph_.nodes.back().number = ++numbered_;
       const Node& taken = graph_.nodes.back();
       within([&] { return describe(taken); },
              [&] {
@@ -113,7 +116,7 @@ class Builder {
   std::shared_ptr<const Graph> build_inner(const std::shared_ptr<GraphProto>& proto) {
     // A graph that was handed into a function may be used more than once.
     GraphProto own = proto.use_count() == 1 ? std::move(*proto) : *proto;
-    return std::make_shared<const Graph>(Builder(std::move(own), this).build());
+    return std::make_shared<const Graph>(Builder(std::move(own), this, numbered_).build());
   }
 
   // Every name that a node reads, in its inputs and in its subgraphs.
@@ -209,6 +212,7 @@ class Builder {
 
   GraphProto proto_;
   const Builder* outer_;
+  uint64_t& numbered_;
   Graph graph_;
   std::unordered_map<std::string, size_t> producers_;
   std::unordered_set<std::string> captured_;
@@ -216,6 +220,9 @@ class Builder {
 
 }  // namespace
 
-Graph build_graph(GraphProto proto) { return Builder(std::move(proto), nullptr).build(); }
+Graph build_graph(GraphProto proto) {
+  uint64_t numbered = 0;
+  return Builder(std::move(proto), nullptr, numbered).build();
+}
 
 }  // namespace transmuter::onnx

@@ -67,6 +67,7 @@ struct Node {
   std::string name;   // may be empty; `label` never is
   std::string label;  // for messages: the name, or OpType_index
   std::string op_type;
+  uint64_t number = 0;               // no two nodes of a model share one, subgraphs included
   std::string domain;                // "" is ai.onnx ("ai.onnx" is normalised to "")
   int64_t version = 0;               // of the domain's opset that this node was written for
   std::vector<std::string> inputs;   // "" = absent

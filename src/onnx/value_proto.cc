@@ -1,7 +1,10 @@
 #include "onnx/value_proto.h"
 
+#include <protozero/pbf_writer.hpp>
+
 #include "onnx/tensor_proto.h"
 #include "onnx/wire.h"
+#include "tensor/pieces.h"
 
 namespace transmuter::onnx {
 namespace {
@@ -148,7 +151,64 @@ Value parse_from(std::string_view bytes, const ValueInfo& declared, const Source
   }
 }
 
+ElementKind kind_of(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::tensor:
+      return ElementKind::tensor;
+    case Value::Kind::sequence:
+      return ElementKind::sequence;
+    case Value::Kind::map:
+      return ElementKind::map;
+    case Value::Kind::optional:
+      return ElementKind::optional;
+    case Value::Kind::none:
+      break;
+  }
+  refuse("there is no value to write");
+}
+
+// The field of a SequenceProto or OptionalProto that holds values of a kind.
+uint32_t field_of(ElementKind kind) { return static_cast<uint32_t>(kind) + 2; }
+
+// The scalars of a list as a SequenceProto.
+std::string serialize_list(const Tensor& values) {
+  Value list = Value::sequence({});
+  for (int64_t i = 0; i < values.size(); ++i) list.items.emplace_back(piece_of(values, 0, i, 1).reshaped({}));
+  return serialize_value(list, "");
+}
+
+std::string serialize_map(const Value& map, const std::string& name) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  if (!name.empty()) writer.add_string(1, name);
+  writer.add_int32(2, number_of_dtype(map.keys.dtype()));
+  if (map.keys.dtype() == DType::string) {
+    for (const std::string& key : map.keys.strings()) writer.add_bytes(4, key);
+  } else {
+    const std::vector<int64_t> keys = map.keys.aligned().cast(DType::i64).to_vector<int64_t>();
+    writer.add_packed_int64(3, keys.begin(), keys.end());
+  }
+  writer.add_message(5, serialize_list(map.tensor));
+  return out;
+}
+
 }  // namespace
+
+std::string serialize_value(const Value& value, const std::string& name) {
+  if (kind_of(value) == ElementKind::tensor) return serialize_tensor(value.tensor, name);
+  if (value.kind == Value::Kind::map) return serialize_map(value, name);
+  std::string out;
+  protozero::pbf_writer writer(out);
+  if (!name.empty()) writer.add_string(1, name);
+  ElementKind kind = value.element == DType::invalid ? ElementKind::undefined : ElementKind::tensor;
+  if (!value.items.empty()) kind = kind_of(value.items[0]);
+  writer.add_int32(2, static_cast<int32_t>(kind));
+  for (const Value& item : value.items) {
+    if (kind_of(item) != kind) refuse("the elements of a sequence are of different kinds");
+    writer.add_message(field_of(kind), serialize_value(item, ""));
+  }
+  return out;
+}
 
 std::string read_value_name(const std::string& path) {
   const std::shared_ptr<const MappedFile> file = MappedFile::open(path);  // names the file itself where it fails
@@ -188,6 +248,10 @@ Tensor read_tensor_file(const std::string& path) {
   ValueInfo declared;
   declared.kind = ValueInfo::Kind::tensor;
   return read_value_file(path, declared).tensor;
+}
+
+void write_value_file(const std::string& path, const Value& value, const std::string& name) {
+  write_file(path, serialize_value(value, name));
 }
 
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name) {

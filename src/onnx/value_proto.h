@@ -1,4 +1,4 @@
-// Files of one value, as ONNX's test data have them: a TensorProto, SequenceProto or OptionalProto.
+// Files of one value, as ONNX's test data have them: a TensorProto, SequenceProto, OptionalProto or MapProto.
 #pragma once
 
 #include <string>
@@ -16,6 +16,9 @@ Value read_value_file(const std::string& path, const ValueInfo& declared);
 Value parse_value(std::string_view bytes, const ValueInfo& declared);
 
 Tensor read_tensor_file(const std::string& path);
+// A TensorProto, SequenceProto, OptionalProto or MapProto, as the value's kind asks.
+std::string serialize_value(const Value& value, const std::string& name);
+void write_value_file(const std::string& path, const Value& value, const std::string& name = "");
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name = "");
 
 }  // namespace transmuter::onnx

@@ -213,6 +213,17 @@ void OpContext::output_constant(size_t i, Tensor tensor) {
   output(i, std::move(traced));
 }
 
+void OpContext::output_texts(size_t i, ir::Value places, std::vector<std::string> texts) {
+  auto at = std::make_shared<Traced>();
+  at->type = build().type(places);
+  at->value = places;
+  auto traced = std::make_shared<Traced>();
+  traced->type = {DType::string, at->type.shape};
+  traced->items.push_back(std::move(at));
+  traced->texts = std::make_shared<const std::vector<std::string>>(std::move(texts));
+  output(i, std::move(traced));
+}
+
 void OpContext::check_all_inputs_read() const {
   for (size_t i = asked_inputs_; i < inputs_.size(); ++i)
     if (inputs_[i]) invalid("input ", i, " is given, but the operator takes ", asked_inputs_);

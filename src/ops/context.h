@@ -36,6 +36,8 @@ struct Traced {
   bool is_optional = false;  // zero or one item
   bool opaque = false;       // a host value in `slot` that no program can hold (strings, a sequence of unknown length)
   std::vector<std::shared_ptr<Traced>> items;
+  // Strings that a program can tell but not hold: items[0] gives the place of each element in this list.
+  std::shared_ptr<const std::vector<std::string>> texts;
 };
 using TracedPtr = std::shared_ptr<Traced>;
 
@@ -50,6 +52,8 @@ class TraceHost {
   virtual bool make_known(Traced& traced) = 0;
   // Lowers a subgraph in place with the given inputs; outer names are visible. Returns its outputs.
   virtual std::vector<TracedPtr> inline_graph(const onnx::Graph& graph, const std::vector<TracedPtr>& inputs) = 0;
+  // The state that the run draws random numbers from: u64 [2], see ir::random_bits.
+  virtual ir::Value random_state() = 0;
 };
 
 class OpContext {
@@ -119,7 +123,9 @@ class OpContext {
   void output(size_t i, ir::Value value, Known known);  // e.g. partly unknown elements
   void output(size_t i, TracedPtr traced);              // passes a value through
   void output_constant(size_t i, Tensor tensor);
+  void output_texts(size_t i, ir::Value places, std::vector<std::string> texts);  // texts[place] for each element
 
+  ir::Value random_state() { return host_.random_state(); }
   std::vector<TracedPtr> inline_graph(const onnx::Graph& graph, const std::vector<TracedPtr>& inputs) {
     return host_.inline_graph(graph, inputs);
   }

@@ -162,6 +162,38 @@ std::vector<Value> dynamic_time_warping(const onnx::Node& node, std::vector<Valu
   return {Tensor(path_rows, {2, length})};
 }
 
+// Aggressive decoding: the current tokens and what was predicted up to the first token that is not the source's; and
+// the place in the source behind the only appearance of their last n tokens (the smallest n that has one; -1: none).
+std::vector<Value> bifurcation_detector(const onnx::Node& node, std::vector<Value> inputs) {
+  const std::vector<int64_t> source = integers(tensor_input(node, inputs, 0));
+  std::vector<int64_t> tokens = integers(tensor_input(node, inputs, 1));
+  const std::vector<int64_t> previous = integers(tensor_input(node, inputs, 2));
+  const int64_t shortest = integer_attribute(node, "min_ngram_size", 1),
+                longest = integer_attribute(node, "max_ngram_size", 3);
+  if (shortest < 1 || longest < shortest) invalid(node, str("n-grams of ", shortest, " to ", longest, " tokens"));
+  const int64_t length = static_cast<int64_t>(source.size());
+  if (has_input(inputs, 3)) {
+    if (previous.size() != 1 || previous[0] < 0 || previous[0] > length)
+      invalid(node, str("prev_suffix_match_idx must be one place among the ", length, " source tokens"));
+    const std::vector<int64_t> predicted = integers(tensor_input(node, inputs, 3));
+    const int64_t rest = length - previous[0];
+    if (static_cast<int64_t>(predicted.size()) != rest + 1)
+      invalid(node, str(predicted.size(), " predicted tokens for ", rest, " source tokens: one more is needed"));
+    const auto last = std::mismatch(source.begin() + previous[0], source.end(), predicted.begin()).second;
+    tokens.insert(tokens.end(), predicted.begin(), last + 1);
+  }
+  int64_t place = -1;
+  for (int64_t n = shortest; n <= longest && n <= static_cast<int64_t>(tokens.size()); ++n) {
+    const auto first = std::search(source.begin(), source.end(), tokens.end() - n, tokens.end());
+    if (first == source.end()) break;
+    if (std::search(first + 1, source.end(), tokens.end() - n, tokens.end()) != source.end()) continue;
+    place = first - source.begin() + n;
+    break;
+  }
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  return {Tensor(tokens, {count}), Tensor(std::vector<int64_t>{place}, {1})};
+}
+
 }  // namespace
 
 void register_contrib_host(Registry& r) {
@@ -169,6 +201,7 @@ void register_contrib_host(Registry& r) {
   r.add_host("NGramRepeatBlock", {1}, ngram_repeat_block, kMicrosoft);
   r.add_host("NGramHashMapping", {1}, ngram_hash_mapping, kMicrosoft);
   r.add_host("DynamicTimeWarping", {1}, dynamic_time_warping, kMicrosoft);
+  r.add_host("BifurcationDetector", {1}, bifurcation_detector, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

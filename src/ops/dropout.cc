@@ -23,14 +23,15 @@ void dropout(OpContext& op) {
     op.ignore_attributes({"ratio", "is_test", "consumed_inputs"});  // of training, which these graphs left
     return output_unchanged(op);
   }
-  const uint64_t seed = op.has_attribute("seed") ? static_cast<uint64_t>(op.attribute_int("seed")) : fresh_seed();
+  const Stream stream =
+      op.has_attribute("seed") ? stream_of(op, static_cast<uint64_t>(op.attribute_int("seed"))) : stream_of(op, {});
   if (!op.has_input(2) || op.require_int(2) == 0) return output_unchanged(op);
   require_float(op, 0);
   Builder& b = op.build();
   const Dims shape = op.shape(0);
   const Value ratio = op.has_input(1) ? b.convert(b.reshape(op.input(1), {}), DType::f32) : b.scalar(DType::f32, 0.5);
   const Value wide = b.broadcast_in_dim(ratio, shape, {});
-  const Value kept = b.compare(uniform_draws(b, shape, seed), wide, CompareDirection::ge);
+  const Value kept = b.compare(uniform_draws(op, shape, stream), wide, CompareDirection::ge);
   op.output(0, in_single(b, op.input(0), [&](Value x) {
               const Value rest = b.convert(b.subtract(b.like(wide, 1), wide), b.dtype(x));
               return b.select(kept, b.divide(x, rest), b.like(x, 0));

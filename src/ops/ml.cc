@@ -72,12 +72,13 @@ int64_t label_count(OpContext& op, const char* integers, const char* names) {
   return static_cast<int64_t>(op.attribute_strings(names, {}).size());
 }
 
-Value labels_at(OpContext& op, Value positions, const char* integers, const char* names) {
-  if (!op.attribute_strings(names, {}).empty()) op.unsupported(names);
+void output_labels(OpContext& op, Value positions, const char* integers, const char* names) {
+  if (std::vector<std::string> texts = op.attribute_strings(names, {}); !texts.empty())
+    return op.output_texts(0, positions, std::move(texts));
   const std::vector<int64_t> labels = op.attribute_ints(integers);
   Builder& b = op.build();
   const Value table = b.constant(Tensor(labels, {static_cast<int64_t>(labels.size())}));
-  return take_rows(b, table, positions);
+  op.output(0, take_rows(b, table, positions));
 }
 
 }  // namespace transmuter::ops

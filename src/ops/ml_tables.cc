@@ -1,5 +1,6 @@
 // ai.onnx.ml operators on strings and maps, which no program holds: LabelEncoder, CategoryMapper, ZipMap,
-// DictVectorizer.
+// DictVectorizer, CastMap.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <unordered_map>
@@ -154,6 +155,42 @@ std::vector<Value> dict_vectorizer(const onnx::Node& node, std::vector<Value> in
   return {chosen(places, values, missing, {1, vocabulary.size()})};
 }
 
+// A map of integer keys as a row, in the order of the keys: its values alone, or (SPARSE) each at the place of its key
+// in `max_map` columns. Numbers become text as ONNX Runtime writes them, with six decimals.
+std::vector<Value> cast_map(const onnx::Node& node, std::vector<Value> inputs) {
+  if (inputs.empty() || inputs[0].kind != Value::Kind::map) invalid(node, "the input must be a map");
+  const Tensor &keys = inputs[0].keys, &values = inputs[0].tensor;
+  if (!is_integer(keys.dtype())) invalid(node, "the keys must be integers");
+  const std::string to = text_attribute(node, "cast_to", "TO_FLOAT"), form = text_attribute(node, "map_form", "DENSE");
+  if (to != "TO_FLOAT" && to != "TO_STRING" && to != "TO_INT64") invalid(node, str("cast_to is ", to));
+  if (form != "DENSE" && form != "SPARSE") invalid(node, str("map_form is ", form));
+  const std::vector<int64_t> at = keys.aligned().cast(DType::i64).to_vector<int64_t>();
+  std::map<int64_t, int64_t> places;  // key -> entry
+  for (size_t i = 0; i < at.size(); ++i) places[at[i]] = static_cast<int64_t>(i);
+  std::vector<int64_t> entries;  // by column
+  if (form == "DENSE") {
+    for (const auto& [key, entry] : places) entries.push_back(entry);
+  } else {
+    if (!places.empty() && places.begin()->first < 0)
+      throw Error(ErrorCode::invalid_input, str(node.op_type, ": the key ", places.begin()->first, " is negative"));
+    entries.assign(static_cast<size_t>(std::max<int64_t>(0, integer_attribute(node, "max_map", 1))), -1);
+    for (const auto& [key, entry] : places)
+      if (key < static_cast<int64_t>(entries.size())) entries[static_cast<size_t>(key)] = entry;
+  }
+  const Shape shape{1, static_cast<int64_t>(entries.size())};
+  const DType from = values.dtype();
+  const DType dtype = to == "TO_FLOAT" ? DType::f32 : to == "TO_INT64" ? DType::i64 : DType::string;
+  const Tensor otherwise =
+      from == DType::string ? of_texts({dtype == DType::string ? "" : "0"}) : of_integers({0}).cast(from);
+  Tensor row = chosen(entries, values, otherwise, shape);
+  if (dtype != DType::string) return {row.cast(dtype)};
+  if (from == DType::string) return {std::move(row)};
+  std::vector<std::string> texts;
+  const std::vector<double> numbers = row.cast(DType::f64).to_vector<double>();
+  for (size_t i = 0; i < entries.size(); ++i) texts.push_back(entries[i] < 0 ? "" : std::to_string(numbers[i]));
+  return {Tensor::of_strings(std::move(texts), shape)};
+}
+
 }  // namespace
 
 void register_ml_tables(Registry& r) {
@@ -161,6 +198,7 @@ void register_ml_tables(Registry& r) {
   r.add_host("CategoryMapper", {1}, category_mapper, kMl);
   r.add_host("ZipMap", {1}, zip_map, kMl);
   r.add_host("DictVectorizer", {1}, dict_vectorizer, kMl);
+  r.add_host("CastMap", {1}, cast_map, kMl);
 }
 
 }  // namespace transmuter::ops

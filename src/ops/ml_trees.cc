@@ -275,7 +275,7 @@ constexpr const char *kLabels = "classlabels_int64s", *kNames = "classlabels_str
 void binary_classes(OpContext& op, Value score, bool positive, const std::string& transform) {
   Builder& b = op.build();
   const Value above = b.compare(score, b.like(score, positive ? 0.5 : 0), CompareDirection::gt);
-  op.output(0, labels_at(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames));
+  output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames);
   const Value other = positive ? b.subtract(b.like(score, 1), score) : b.negate(score);
   Value both = b.concatenate({other, score}, 1);
   if (!positive && transform == "LOGISTIC") both = b.logistic(both);
@@ -304,7 +304,7 @@ void classifier(OpContext& op) {
     return binary_classes(op, score, positive, transform);
   }
   scores = with_base(op, scores);
-  op.output(0, labels_at(op, ir::argmax(b, scores, 1), kLabels, kNames));
+  output_labels(op, ir::argmax(b, scores, 1), kLabels, kNames);
   op.output(1, b.convert(post_transform(op, scores, transform), DType::f32));
 }
 

@@ -1,11 +1,14 @@
-// RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial. Without a seed every trace has its own.
+// RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial.
 #include "ops/random.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numbers>
-#include <random>
+#include <string_view>
 
+#include "base/random_key.h"
 #include "ir/composites/composites.h"
 #include "onnx/tensor_proto.h"
 #include "ops/registry.h"
@@ -15,15 +18,29 @@ namespace transmuter::ops {
 
 using ir::Value;
 
-uint64_t fresh_seed() {
-  std::random_device source;
-  return (uint64_t{source()} << 32) | source();
+Stream stream_of(OpContext& op, std::optional<uint64_t> seed) {
+  return seed ? Stream{mixed(*seed), true} : Stream{mixed(op.node().number), false};
 }
 
-Value uniform_draws(ir::Builder& b, Dims shape, uint64_t seed) {
-  const Value bits = ir::random_bits(b, std::move(shape), seed);
+Value uniform_draws(OpContext& op, Dims shape, Stream stream) {
+  ir::Builder& b = op.build();
+  const Value bits = ir::random_bits(b, op.random_state(), std::move(shape), stream.key, stream.fixed);
   const Value high = b.convert(b.shift_right_logical(bits, b.like(bits, 8)), DType::f32);
   return b.multiply(high, b.like(high, 0x1p-24));
+}
+
+bool draws_numbers(const onnx::Node& node) {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Bernoulli", "Multinomial", "Dropout"};
+  if (node.domain.empty() && std::find(kNames.begin(), kNames.end(), node.op_type) != kNames.end()) return true;
+  const auto any = [](const onnx::Graph& graph) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(), draws_numbers);
+  };
+  for (const onnx::Attribute& a : node.attributes) {
+    if (a.graph && any(*a.graph)) return true;
+    if (std::any_of(a.graphs.begin(), a.graphs.end(), [&](const auto& graph) { return any(*graph); })) return true;
+  }
+  return false;
 }
 
 namespace {
@@ -31,12 +48,12 @@ namespace {
 using ir::Builder;
 using ir::CompareDirection;
 
-uint64_t read_seed(OpContext& op) {
-  if (!op.has_attribute("seed")) return fresh_seed();
+Stream read_stream(OpContext& op) {
+  if (!op.has_attribute("seed")) return stream_of(op, {});
   const float seed = op.attribute_float("seed");
   uint32_t bits;
   std::memcpy(&bits, &seed, sizeof bits);
-  return bits;
+  return stream_of(op, bits);
 }
 
 DType read_dtype(OpContext& op, DType otherwise) {
@@ -46,10 +63,11 @@ DType read_dtype(OpContext& op, DType otherwise) {
 }
 
 // Box and Muller's.
-Value normal(Builder& b, const Dims& shape, uint64_t seed) {
+Value normal(OpContext& op, const Dims& shape) {
+  Builder& b = op.build();
   Dims both = shape;
   both.insert(both.begin(), 2);
-  const Value pairs = uniform_draws(b, both, seed);
+  const Value pairs = uniform_draws(op, both, read_stream(op));
   const auto part = [&](int64_t i) { return b.squeeze(b.slice_axis(pairs, 0, i, i + 1), {0}); };
   const Value u = b.subtract(b.like(part(0), 1), part(0));  // (0, 1]
   const Value radius = b.sqrt(b.multiply(b.log(u), b.like(u, -2)));
@@ -60,7 +78,7 @@ void draw_uniform(OpContext& op, const Dims& shape, DType dtype) {
   op.check(is_float(dtype), "dtype must be floating point, is ", name(dtype));
   const float low = op.attribute_float("low", 0.0F), high = op.attribute_float("high", 1.0F);
   Builder& b = op.build();
-  const Value u = uniform_draws(b, shape, read_seed(op));
+  const Value u = uniform_draws(op, shape, read_stream(op));
   op.output(0, b.convert(b.add(b.multiply(u, b.like(u, high - low)), b.like(u, low)), dtype));
 }
 
@@ -68,7 +86,7 @@ void draw_normal(OpContext& op, const Dims& shape, DType dtype) {
   op.check(is_float(dtype), "dtype must be floating point, is ", name(dtype));
   const float mean = op.attribute_float("mean", 0.0F), scale = op.attribute_float("scale", 1.0F);
   Builder& b = op.build();
-  const Value z = normal(b, shape, read_seed(op));
+  const Value z = normal(op, shape);
   op.output(0, b.convert(b.add(b.multiply(z, b.like(z, scale)), b.like(z, mean)), dtype));
 }
 
@@ -89,7 +107,7 @@ void bernoulli(OpContext& op) {
   const DType dtype = read_dtype(op, op.dtype(0));
   Builder& b = op.build();
   const Value p = b.convert(op.input(0), DType::f32);
-  op.output(0, b.convert(b.compare(uniform_draws(b, b.shape(p), read_seed(op)), p, CompareDirection::lt), dtype));
+  op.output(0, b.convert(b.compare(uniform_draws(op, b.shape(p), read_stream(op)), p, CompareDirection::lt), dtype));
 }
 
 // From unnormalised log probabilities [n, classes]: the class where the running sum passes a uniform draw.
@@ -105,7 +123,7 @@ void multinomial(OpContext& op) {
   const Dim rows = b.shape(p)[0], classes = b.shape(p)[1];
   const Value sums = ir::cumulative(b, p, ir::ReduceKind::add, 1);
   const Dims shape{rows, count, classes};
-  const Value draws = b.broadcast_in_dim(uniform_draws(b, {rows, count}, read_seed(op)), shape, {0, 1});
+  const Value draws = b.broadcast_in_dim(uniform_draws(op, {rows, count}, read_stream(op)), shape, {0, 1});
   const Value passed = b.compare(b.broadcast_in_dim(sums, shape, {0, 2}), draws, CompareDirection::le);
   const Value chosen = b.reduce(b.convert(passed, DType::i64), ir::ReduceKind::add, {2});
   const Value last = b.broadcast_to(b.dim_value(classes - 1, DType::i64), b.shape(chosen));

@@ -2,14 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
-#include "ir/builder.h"
+#include "ops/context.h"
 
 namespace transmuter::ops {
 
-// A seed that no other trace has.
-uint64_t fresh_seed();
-// f32 in [0, 1), new ones each run.
-ir::Value uniform_draws(ir::Builder& b, Dims shape, uint64_t seed);
+// What a node draws from: a stream of its own under the model's seed, or with `seed` (its attribute, as bits) the
+// stream of that seed whatever the model's.
+struct Stream {
+  uint64_t key;
+  bool fixed;
+};
+Stream stream_of(OpContext& op, std::optional<uint64_t> seed);
+// f32 in [0, 1), others with each call.
+ir::Value uniform_draws(OpContext& op, Dims shape, Stream stream);
+// Does the operator, or one in a graph inside the node, draw numbers?
+bool draws_numbers(const onnx::Node& node);
 
 }  // namespace transmuter::ops

@@ -98,18 +98,37 @@ std::shared_ptr<WeightStore> Model::Impl::weights_for(const std::string& backend
   return store;
 }
 
-namespace {
-
 Error out_of_memory(const Model::Impl& model) {
   Error error(ErrorCode::out_of_memory, "there is not enough memory for this run");
   model.locate(error);
   return error;
 }
 
-}  // namespace
+runtime::GraphRunner& CompiledModel::Impl::traced() const {
+  if (runner) return *runner;
+  throw Error(ErrorCode::invalid_input,
+              "the model was compiled to run operator by operator (eager): it has no traces and no program");
+}
+
+std::vector<Value> CompiledModel::Impl::inputs(const TensorMap& given) const {
+  for (const std::string& name : static_inputs) {
+    if (given.contains(name)) continue;
+    for (const ValueSpec& spec : model->inputs)
+      if (spec.name == name && !spec.optional)
+        refuse(spec, "missing; it is a static input, whose value every call must give");
+  }
+  return model->by_position(given);
+}
+
+TensorMap CompiledModel::Impl::call(const TensorMap& given, const RandomState& state,
+                                    const runtime::Donation* donation) const {
+  const std::vector<Value> values = inputs(given);
+  const runtime::RunContext context{state};
+  return model->by_name(eager ? eager->run(values, context) : runner->run(values, context, donation));
+}
 
 TensorMap CompiledModel::operator()(const TensorMap& inputs) const try {
-  return impl_->model->by_name(impl_->runner->run(impl_->model->by_position(inputs)));
+  return impl_->call(inputs, impl_->random.take());
 } catch (Error& error) {
   impl_->model->locate(error);
   throw;
@@ -123,7 +142,7 @@ TensorMap CompiledModel::operator()(TensorMap&& inputs) const try {
     const auto found = inputs.find(spec.name);
     donation.donated.push_back(found != inputs.end() && runtime::may_take(found->second));
   }
-  TensorMap outputs = impl_->model->by_name(impl_->runner->run(impl_->model->by_position(inputs), &donation));
+  TensorMap outputs = impl_->call(inputs, impl_->random.take(), &donation);
   for (const auto& [name, value] : inputs) {
     if (value.donated) value.tensor.mark_donated();
   }
@@ -140,7 +159,7 @@ const std::vector<ValueSpec>& CompiledModel::inputs() const { return impl_->mode
 const std::vector<ValueSpec>& CompiledModel::outputs() const { return impl_->model->outputs; }
 
 void CompiledModel::trace(const TensorMap& inputs) const try {
-  impl_->runner->ensure_trace(impl_->model->by_position(inputs));
+  impl_->traced().ensure_trace(impl_->inputs(inputs), {impl_->random.get()});
 } catch (Error& error) {
   impl_->model->locate(error);
   throw;
@@ -148,10 +167,13 @@ void CompiledModel::trace(const TensorMap& inputs) const try {
   throw out_of_memory(*impl_->model);
 }
 
+RandomState CompiledModel::random_state() const { return impl_->random.get(); }
+void CompiledModel::set_random_state(const RandomState& state) const { impl_->random.set(state); }
+
 void CompiledModel::warm_up(const WarmUp& expected) const {
   for (const auto& [sizes, inputs] : runtime::warm_up_inputs(impl_->model->inputs, expected)) {
     try {
-      (*this)(inputs);
+      impl_->call(inputs, impl_->random.get());
     } catch (Error& error) {
       error.in(str("warm-up with ", sizes));
       throw;
@@ -161,7 +183,8 @@ void CompiledModel::warm_up(const WarmUp& expected) const {
 
 void CompiledModel::trim() const try {
   impl_->engine->state->arenas.trim();
-  impl_->runner->trim();
+  if (impl_->eager) impl_->eager->trim();
+  if (impl_->runner) impl_->runner->trim();
 } catch (const std::bad_alloc&) {
   throw out_of_memory(*impl_->model);
 }
@@ -174,6 +197,7 @@ RunStats CompiledModel::stats() const {
   stats.runs = get(c.runs);
   stats.traces = get(c.traces);
   stats.body_traces = get(c.body_traces);
+  stats.node_traces = get(c.node_traces);
   stats.evictions = get(c.evictions);
   stats.breaks = get(c.breaks);
   stats.specializations = get(c.specializations);
@@ -195,12 +219,12 @@ RunStats CompiledModel::stats() const {
 
 std::string CompiledModel::trace_text() const {
   std::string text;
-  for (const auto& trace : impl_->runner->traces()) text += runtime::to_text(*trace);
+  for (const auto& trace : impl_->traced().traces()) text += runtime::to_text(*trace);
   return text;
 }
 
 std::string CompiledModel::stablehlo() const {
-  const auto& traces = impl_->runner->traces();
+  const auto& traces = impl_->traced().traces();
   if (traces.empty()) throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
   const runtime::Trace& trace = *traces.front();
   std::vector<ir::Program> programs;

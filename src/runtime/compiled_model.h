@@ -8,16 +8,50 @@
 #include <vector>
 
 #include "onnx/graph.h"
+#include "runtime/eager.h"
 #include "runtime/graph_runner.h"
 #include "transmuter/model.h"
 
 namespace transmuter {
+
+// Hands out one state a call.
+class RandomSequence {
+ public:
+  explicit RandomSequence(uint64_t seed) : state_{seed, 0} {}
+  RandomState take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    RandomState taken = state_;
+    ++state_.call;
+    return taken;
+  }
+  RandomState get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return state_;
+  }
+  void set(const RandomState& state) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    state_ = state;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  RandomState state_;
+};
+
+// What Model::run keeps for one backend.
+struct EagerRuns {
+  std::unique_ptr<runtime::EagerRunner> runner;
+  RandomSequence random{0};
+};
 
 struct Model::Impl {
   onnx::Model model;
   LoadOptions options;
   std::vector<ValueSpec> inputs;
   std::vector<ValueSpec> outputs;
+
+  mutable std::mutex eager_mutex;
+  mutable std::map<std::string, std::shared_ptr<EagerRuns>> eager;  // by backend
 
   // Inputs by position, checked against what the model declares.
   std::vector<Value> by_position(const TensorMap& inputs) const;
@@ -33,14 +67,23 @@ struct Model::Impl {
 };
 
 struct CompiledModel::Impl {
+  explicit Impl(uint64_t seed) : random(seed) {}
   std::shared_ptr<const Model::Impl> model;
   std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<runtime::GraphRunner> runner;
+  std::unique_ptr<runtime::EagerRunner> eager;  // in place of `runner`
+  std::vector<std::string> static_inputs;
+  RandomSequence random;
+
+  runtime::GraphRunner& traced() const;  // Error where it runs eagerly
+  std::vector<Value> inputs(const TensorMap& given) const;
+  TensorMap call(const TensorMap& given, const RandomState& state, const runtime::Donation* donation = nullptr) const;
 };
 
 ValueSpec spec_of(const onnx::ValueInfo& info);
 // Operators, attributes and counts of inputs and outputs are as the imported operator sets have them. Throws Error.
 void check_model(const onnx::Model& model);
+Error out_of_memory(const Model::Impl& model);
 
 // Every node of the graph (subgraphs included) whose operator is missing: "node X (Op)".
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph);

@@ -29,7 +29,7 @@ struct Slice {
       weights.push_back(value);
       return true;
     }
-    if (op->primitive->has_effect || ops.size() > kMaxOps) return false;
+    if (ops.size() > kMaxOps) return false;
     struct FindSymbols : ir::AttributeVisitor {
       bool constant = true;
       void integer(const char*, int64_t) override {}

@@ -1,118 +1,152 @@
 #include "runtime/eager.h"
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "base/strings.h"
-#include "ops/registry.h"
-#include "runtime/engine.h"
-#include "runtime/execute.h"
-#include "runtime/string_ranks.h"
-#include "runtime/tracer.h"
+#include "runtime/control_flow.h"
+#include "runtime/reads.h"
 
 namespace transmuter::runtime {
 
-const Value* Environment::find(const std::string& name) const {
-  for (const Environment* e = this; e; e = e->outer) {
-    if (auto found = e->values.find(name); found != e->values.end()) return &found->second;
-  }
-  return nullptr;
-}
+struct EagerRunner::Scope {
+  const Scope* outer = nullptr;
+  const onnx::Graph* graph = nullptr;
+  std::unordered_map<std::string, Value> values;
 
-namespace {
-
-// Lowers the node with every input a constant and evaluates what came of it.
-std::vector<Value> run_lowered(const onnx::Node& node, const std::vector<Value>& inputs) {
-  onnx::Graph graph;
-  std::vector<Value> given;
-  onnx::Node copy = node;
-  for (size_t i = 0; i < copy.inputs.size(); ++i) {
-    if (copy.inputs[i].empty()) continue;
-    copy.inputs[i] = str("in", i);
-    onnx::ValueInfo info;
-    info.name = copy.inputs[i];
-    graph.inputs.push_back(std::move(info));
-    given.push_back(inputs[i]);
+  const Value* find(const std::string& name) const {
+    for (const Scope* s = this; s; s = s->outer)
+      if (auto found = s->values.find(name); found != s->values.end()) return &found->second;
+    return nullptr;
   }
-  std::vector<size_t> wanted;
-  for (size_t i = 0; i < copy.outputs.size(); ++i) {
-    if (copy.outputs[i].empty()) continue;
-    copy.outputs[i] = str("out", i);  // a function call may give a value the name that an input has outside
-    onnx::ValueInfo info;
-    info.name = copy.outputs[i];
-    graph.outputs.push_back(std::move(info));
-    wanted.push_back(i);
+  const Value& get(const std::string& name) const {
+    if (const Value* value = find(name)) return *value;
+    throw Error(ErrorCode::invalid_input, str("value ", name, " was not given"));
   }
-  graph.nodes.push_back(std::move(copy));
-  const std::shared_ptr<const Engine>& engine = Engine::reference();
-  TraceOptions options;
-  options.inputs_are_constants = true;
-  options.engine = engine;
-  std::unique_ptr<Trace> trace = Tracer(graph, options).trace(given);
-  for (auto& step : trace->steps) {
-    if (auto* segment = std::get_if<Segment>(&step); segment && !segment->executable) {
-      const ShapeScope::Enter enter(trace->scope);
-      segment->executable = engine->compile(*segment->program);
+  // The initializer that a name stands for in every run; an invalid tensor where there is none.
+  Tensor constant(const std::string& name) const {
+    for (const Scope* s = this; s; s = s->outer) {
+      if (const auto found = s->graph->initializers.find(name); found != s->graph->initializers.end()) {
+        const auto& inputs = s->graph->inputs;
+        const bool may_be_given =
+            std::any_of(inputs.begin(), inputs.end(), [&](const onnx::ValueInfo& i) { return i.name == name; });
+        return may_be_given ? Tensor() : found->second;
+      }
+      if (s->values.contains(name)) return {};
     }
+    return {};
   }
-  Bindings bindings(trace->scope);
-  bind_symbols(*trace->scope, given, bindings);
-  std::vector<Value> results = run_trace(*trace, given, *engine->backend, bindings);
-  std::vector<Value> outputs(node.outputs.size());
-  for (size_t i = 0; i < wanted.size(); ++i) outputs[wanted[i]] = std::move(results[i]);
-  return outputs;
-}
-
-// A body node by node, seeing the values around it.
-struct GraphBody : Body {
-  GraphBody(const onnx::Graph& g, const Environment& e) : graph(g), environment(e) {}
-  std::vector<Value> run(std::vector<Value> inputs) const override { return run_graph(graph, inputs, &environment); }
-  const onnx::Graph& graph;
-  const Environment& environment;
 };
 
-std::vector<Value> run_any(const onnx::Node& node, std::vector<Value> inputs, const Environment& outer) {
+struct EagerRunner::Order {
+  std::vector<bool> needed;                     // by node
+  std::vector<std::vector<std::string>> spent;  // by node: names of this graph that nothing later reads
+};
+
+// A body node by node, seeing the values around it.
+struct EagerRunner::Walked : Body {
+  Walked(EagerRunner& r, const onnx::Node& n, const Scope& s, const RunContext& o)
+      : runner(r), node(n), scope(s), outside(o) {}
+  std::vector<Value> run(std::vector<Value> inputs) const override {
+    return runner.run_graph(graph_attribute(node, "body"), inputs, &scope, outside.in_trip(node.number, trips++));
+  }
+  EagerRunner& runner;
+  const onnx::Node& node;
+  const Scope& scope;
+  const RunContext& outside;
+  mutable uint64_t trips = 0;
+};
+
+EagerRunner::EagerRunner(const onnx::Graph& graph, std::shared_ptr<const Engine> engine)
+    : graph_(graph), engine_(std::move(engine)) {}
+EagerRunner::~EagerRunner() = default;
+
+const EagerRunner::Order& EagerRunner::order_of(const onnx::Graph& graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<const Order>& known = orders_[&graph];
+  if (known) return *known;
+  auto order = std::make_unique<Order>();
+  order->needed.resize(graph.nodes.size());
+  order->spent.resize(graph.nodes.size());
+  std::unordered_set<std::string> wanted;
+  for (const onnx::ValueInfo& output : graph.outputs) wanted.insert(output.name);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const onnx::Node& node = graph.nodes[i];
+    for (const std::string& output : node.outputs)
+      order->needed[i] = order->needed[i] || (!output.empty() && wanted.contains(output));
+    if (!order->needed[i]) continue;
+    for_each_read(node, [&](const std::string& name) {
+      if (!name.empty() && wanted.insert(name).second) order->spent[i].push_back(name);
+    });
+  }
+  known = std::move(order);
+  return *known;
+}
+
+NodeRunner& EagerRunner::runner_of(const onnx::Node& node, const Scope& scope) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<NodeRunner>& runner = nodes_[&node];
+  if (!runner) {
+    std::vector<Tensor> constants;
+    for (const std::string& name : node.inputs) constants.push_back(name.empty() ? Tensor() : scope.constant(name));
+    runner = std::make_unique<NodeRunner>(node, engine_, std::move(constants));
+  }
+  return *runner;
+}
+
+std::vector<Value> EagerRunner::run_node(const onnx::Node& node, const Scope& scope, const RunContext& context) {
+  std::vector<Value> inputs;
+  for (const std::string& name : node.inputs) inputs.push_back(name.empty() ? Value() : scope.get(name));
   if (node.domain.empty() && node.op_type == "If") {
     const bool condition = !inputs.empty() && truth(inputs[0], "If: the condition");
-    return run_graph(graph_attribute(node, condition ? "then_branch" : "else_branch"), {}, &outer);
+    return run_graph(graph_attribute(node, condition ? "then_branch" : "else_branch"), {}, &scope, context);
   }
-  if (driven_by_host(node)) return run_driven(node, std::move(inputs), GraphBody(graph_attribute(node, "body"), outer));
-  return run_node(node, std::move(inputs));
+  if (driven_by_host(node)) return run_driven(node, std::move(inputs), Walked(*this, node, scope, context));
+  return runner_of(node, scope).run(std::move(inputs), context);
 }
 
-}  // namespace
-
-std::vector<Value> run_node(const onnx::Node& node, std::vector<Value> inputs) {
-  const ops::Operator* op = ops::registry().find(node.domain, node.op_type);
-  if (op && op->host) return op->host(node, std::move(inputs));
-  if (moves_strings(node, inputs)) return run_on_ranks(node, inputs, run_lowered);
-  return run_lowered(node, inputs);
-}
-
-std::vector<Value> run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs, const Environment* outer) {
-  Environment environment{outer, {}};
+std::vector<Value> EagerRunner::run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs,
+                                          const Scope* outer, const RunContext& context) {
+  const Order& order = order_of(graph);
+  Scope scope{outer, &graph, {}};
   for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) {
-    if (inputs[i].kind != Value::Kind::none) environment.values[graph.inputs[i].name] = inputs[i];
+    if (inputs[i].kind != Value::Kind::none) scope.values[graph.inputs[i].name] = inputs[i];
   }
-  for (const auto& [name, tensor] : graph.initializers) environment.values.try_emplace(name, tensor);
-  auto find = [&](const std::string& name) -> const Value& {
-    const Value* value = environment.find(name);
-    if (!value) throw Error(ErrorCode::invalid_input, str("value ", name, " was not given"));
-    return *value;
-  };
-  for (const onnx::Node& node : graph.nodes) {
+  for (const auto& [name, tensor] : graph.initializers) scope.values.try_emplace(name, tensor);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!order.needed[n]) continue;
+    const onnx::Node& node = graph.nodes[n];
     try {
-      std::vector<Value> in;
-      for (const std::string& name : node.inputs) in.push_back(name.empty() ? Value() : find(name));
-      std::vector<Value> out = run_any(node, std::move(in), environment);
-      for (size_t i = 0; i < node.outputs.size() && i < out.size(); ++i) {
-        if (!node.outputs[i].empty()) environment.values[node.outputs[i]] = std::move(out[i]);
+      std::vector<Value> out = run_node(node, scope, context);
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i].empty()) continue;
+        if (i >= out.size() || out[i].kind == Value::Kind::none)
+          throw Error(ErrorCode::unsupported,
+                      str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
+        scope.values[node.outputs[i]] = std::move(out[i]);
       }
     } catch (Error& error) {
       error.in(str("node ", node.label, " (", node.op_type, ")"));
       throw;
     }
+    for (const std::string& name : order.spent[n]) scope.values.erase(name);
   }
   std::vector<Value> outputs;
-  for (const onnx::ValueInfo& output : graph.outputs) outputs.push_back(find(output.name));
+  for (const onnx::ValueInfo& output : graph.outputs) outputs.push_back(scope.get(output.name));
   return outputs;
+}
+
+std::vector<Value> EagerRunner::run(const std::vector<Value>& inputs, const RunContext& context) {
+  RunCounters::add(engine_->state->counters.runs);
+  std::vector<Value> outputs = run_graph(graph_, inputs, nullptr, context);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    check_declared(graph_.outputs[i], outputs[i].is_tensor() ? outputs[i].tensor.dtype() : DType::invalid);
+  return outputs;
+}
+
+void EagerRunner::trim() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [node, runner] : nodes_) runner->trim();
 }
 
 }  // namespace transmuter::runtime

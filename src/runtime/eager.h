@@ -1,27 +1,47 @@
-// One node, or a graph node by node, on real values: what breaks, control flow and Model::run are made of. Evaluated by
-// the reference evaluator.
+// EagerRunner: a graph node by node on real values. Each node is compiled on its first use by the engine's backend
+// (node_runner.h); control flow is walked. What Model::run and CompileOptions::eager are made of.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "onnx/graph.h"
-#include "runtime/control_flow.h"
+#include "runtime/engine.h"
+#include "runtime/node_runner.h"
+#include "runtime/run_context.h"
 #include "transmuter/value.h"
 
 namespace transmuter::runtime {
 
-// Names visible to a graph: its own, then those around it.
-struct Environment {
-  const Environment* outer = nullptr;
-  std::unordered_map<std::string, Value> values;
-  const Value* find(const std::string& name) const;
-};
+class EagerRunner {
+ public:
+  // The graph must outlive the runner.
+  EagerRunner(const onnx::Graph& graph, std::shared_ptr<const Engine> engine);
+  ~EagerRunner();
 
-// A node without subgraphs. Inputs in node order (kind none = absent).
-std::vector<Value> run_node(const onnx::Node& node, std::vector<Value> inputs);
-// Inputs by position; returns the graph's outputs by position.
-std::vector<Value> run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs, const Environment* outer);
+  // Inputs by position (kind none: not given, the initializer of that name counts); returns the graph's outputs by
+  // position. Thread-safe.
+  std::vector<Value> run(const std::vector<Value>& inputs, const RunContext& context);
+  void trim() const;  // frees the nodes' plans
+
+ private:
+  struct Scope;   // names visible to a graph: its own, then those around it
+  struct Order;   // of a graph: which nodes are needed, and when values are read last
+  struct Walked;  // the body of a loop
+  std::vector<Value> run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs, const Scope* outer,
+                               const RunContext& context);
+  std::vector<Value> run_node(const onnx::Node& node, const Scope& scope, const RunContext& context);
+  NodeRunner& runner_of(const onnx::Node& node, const Scope& scope);
+  const Order& order_of(const onnx::Graph& graph);
+
+  const onnx::Graph& graph_;
+  std::shared_ptr<const Engine> engine_;
+  mutable std::mutex mutex_;
+  std::unordered_map<const onnx::Node*, std::unique_ptr<NodeRunner>> nodes_;
+  std::unordered_map<const onnx::Graph*, std::unique_ptr<const Order>> orders_;
+};
 
 }  // namespace transmuter::runtime

@@ -74,14 +74,4 @@ std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
   return backend->compile(prepare(program, composites), options);
 }
 
-const std::shared_ptr<const Engine>& Engine::reference() {
-  static const std::shared_ptr<const Engine> kEngine = [] {
-    auto engine = std::make_shared<Engine>();
-    engine->backend = Backend::get("reference");
-    engine->passes = false;
-    return engine;
-  }();
-  return kEngine;
-}
-
 }  // namespace transmuter::runtime

@@ -27,9 +27,6 @@ struct Engine {
   // prepare(), then the backend.
   std::unique_ptr<Executable> compile(const ir::Program& program,
                                       std::map<std::string, int64_t>* composites = nullptr) const;
-
-  // The reference evaluator, for single nodes.
-  static const std::shared_ptr<const Engine>& reference();
 };
 
 }  // namespace transmuter::runtime

@@ -2,8 +2,9 @@
 
 #include "backends/kept_buffer.h"
 #include "base/strings.h"
-#include "runtime/eager.h"
+#include "runtime/control_flow.h"
 #include "runtime/graph_runner.h"
+#include "runtime/node_runner.h"
 
 namespace transmuter::runtime {
 
@@ -23,6 +24,13 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
           ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
       value.element = ref.element;
       return value;
+    }
+    case Ref::Kind::texts: {
+      const Tensor places = resolve(ref.items[0], slots).tensor.aligned().cast(DType::i64);
+      std::vector<std::string> texts;
+      for (int64_t i = 0; i < places.size(); ++i)
+        texts.push_back(ref.texts->at(static_cast<size_t>(places.data<int64_t>()[i])));
+      return Tensor::of_strings(std::move(texts), places.shape());
     }
   }
   return {};
@@ -65,29 +73,32 @@ namespace {
 
 // A body by its own traces: what the operator feeds it, then what it reads from outside.
 struct TracedBody : Body {
-  TracedBody(GraphRunner& r, std::vector<Value> c) : runner(r), captures(std::move(c)) {}
+  TracedBody(const EagerStep& s, std::vector<Value> c, const RunContext& o)
+      : step(s), captures(std::move(c)), outside(o) {}
   std::vector<Value> run(std::vector<Value> inputs) const override {
     inputs.insert(inputs.end(), captures.begin(), captures.end());
-    return runner.run(inputs);
+    return step.body->run(inputs, outside.in_trip(step.node->number, trips++));
   }
-  GraphRunner& runner;
+  const EagerStep& step;
   std::vector<Value> captures;
+  const RunContext& outside;
+  mutable uint64_t trips = 0;
 };
 
 }  // namespace
 
-std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots) {
+std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) {
   std::vector<Value> inputs, captures;
   for (const Ref& ref : step.inputs) inputs.push_back(resolve(ref, slots));
-  if (!step.body) return run_node(*step.node, std::move(inputs));
+  if (step.runner) return step.runner->run(std::move(inputs), context);
   for (const Ref& ref : step.captures) captures.push_back(resolve(ref, slots));
-  return run_driven(*step.node, std::move(inputs), TracedBody(*step.body, std::move(captures)));
+  return run_driven(*step.node, std::move(inputs), TracedBody(step, std::move(captures), context));
 }
 
 namespace {
 
-std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& slots) try {
-  return run_eager_step(step, slots);
+std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) try {
+  return run_eager_step(step, slots, context);
 } catch (Error& error) {
   error.in(str("node ", step.node->label, " (", step.node->op_type, ")"));
   throw;
@@ -122,10 +133,11 @@ std::vector<bool> taken(const Trace& trace, const Donation& donation) {
 }  // namespace
 
 std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings, const Donation* donation) {
+                             Bindings& bindings, const RunContext& context, const Donation* donation) {
   const std::vector<bool> donated = donation ? taken(trace, *donation) : std::vector<bool>();
   std::vector<Value> slots(static_cast<size_t>(trace.slot_count));
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
+  if (trace.random_slot >= 0) slots[static_cast<size_t>(trace.random_slot)] = context.random_words();
   bindings.check_assertions();
   for (const auto& step : trace.steps) {
     bool check = false;
@@ -134,7 +146,7 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
       check = segment->defines_symbols;
     } else {
       const auto& eager = std::get<EagerStep>(step);
-      std::vector<Value> results = run_named(eager, slots);
+      std::vector<Value> results = run_named(eager, slots, context);
       for (size_t i = 0; i < results.size() && i < eager.output_slots.size(); ++i) {
         const int32_t slot = eager.output_slots[i];
         if (slot < 0) continue;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "runtime/run_context.h"
 #include "runtime/trace.h"
 
 namespace transmuter::runtime {
@@ -21,11 +22,11 @@ bool may_take(const Value& value);
 
 // `inputs` by graph input position; `bindings` hold their symbols. Returns the graph's outputs by position.
 std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings, const Donation* donation = nullptr);
+                             Bindings& bindings, const RunContext& context, const Donation* donation = nullptr);
 // One segment: reads and fills slots. `donated`: by slot, the first ones; null: nothing comes back.
 void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
                  const std::vector<bool>* donated = nullptr);
 Value resolve(const Ref& ref, const std::vector<Value>& slots);
-std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots);
+std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context);
 
 }  // namespace transmuter::runtime

@@ -5,6 +5,8 @@
 
 #include "base/strings.h"
 #include "runtime/execute.h"
+#include "runtime/input_values.h"
+#include "runtime/node_runner.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -21,20 +23,15 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The dtypes, ranks and presence that the trace was made for.
-bool same_kind(const Trace& trace, const std::vector<Value>& inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool given = inputs[i].kind != Value::Kind::none;
-    if (given != trace.present[i]) return false;
-    if (given && !fits(trace.slot_types[i], inputs[i])) return false;
-  }
-  return true;
+void bind_inputs(const Trace& trace, const std::vector<Value>& inputs, Bindings& bindings) {
+  bind_symbols(*trace.scope, spreads(trace) ? with_spread(trace, inputs) : inputs, bindings);
 }
 
 }  // namespace
 
-GraphRunner::GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine, Role role)
-    : graph_(std::move(graph)), engine_(std::move(engine)), role_(role) {}
+GraphRunner::GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_ptr<const Engine> engine, Role role,
+                         GraphOptions options)
+    : graph_(std::move(graph)), engine_(std::move(engine)), role_(role), options_(std::move(options)) {}
 
 GraphRunner::Chosen GraphRunner::find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -42,7 +39,7 @@ GraphRunner::Chosen GraphRunner::find(const std::vector<Value>& inputs, const st
     const Trace& candidate = **it;
     if (!same_kind(candidate, inputs) || std::find(tried.begin(), tried.end(), *it) != tried.end()) continue;
     auto bindings = std::make_unique<Bindings>(candidate.scope);
-    bind_symbols(*candidate.scope, inputs, *bindings);
+    bind_inputs(candidate, inputs, *bindings);
     if (!bindings->guards_hold()) continue;
     traces_.splice(traces_.begin(), traces_, it);
     return {traces_.front(), std::move(bindings), false};
@@ -50,26 +47,48 @@ GraphRunner::Chosen GraphRunner::find(const std::vector<Value>& inputs, const st
   return {};
 }
 
-GraphRunner::Chosen GraphRunner::find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried) {
+GraphRunner::Chosen GraphRunner::find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried,
+                                              const RunContext& context) {
   if (Chosen found = find(inputs, tried); found.trace) return found;
   const std::lock_guard<std::mutex> lock(tracing_);
   if (Chosen found = find(inputs, tried); found.trace) return found;  // made while this thread waited
-  Chosen made{make(inputs), nullptr, true};
+  Chosen made{make(inputs, context), nullptr, true};
   made.bindings = std::make_unique<Bindings>(made.trace->scope);
-  bind_symbols(*made.trace->scope, inputs, *made.bindings);
+  bind_inputs(*made.trace, inputs, *made.bindings);
   return made;
 }
 
+std::vector<std::string> GraphRunner::structures(const std::vector<Value>& inputs) {
+  std::vector<std::string> structures;
+  const bool first = structures_.empty();
+  structure_changes_.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    structures.push_back(structure_of(inputs[i]));
+    if (!first && structures[i] != structures_[i]) structure_changes_[i] = true;
+  }
+  if (first) structures_ = structures;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (structure_changes_[i]) structures[i].clear();
+  return structures;
+}
+
 // Without mutex_: threads that have a trace go on.
-GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs) {
+GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs, const RunContext& context) {
   RunCounters& counters = engine_->state->counters;
   const Clock::time_point start = Clock::now();
   TraceOptions options;
   options.engine = engine_;
+  options.context = context;
+  options.static_inputs = options_.static_inputs;
+  options.single_node = role_ == Role::node;
+  options.structures = structures(inputs);
   std::map<std::string, int64_t> composites;
   const bool first = role_ == Role::model && counters.traces.load(std::memory_order_relaxed) == 0;
   if (first) options.composites = &composites;
   std::shared_ptr<Trace> made = Tracer(*graph_, options).trace(inputs);
+  if (role_ == Role::node) {  // the next trace need not find out again
+    for (const auto& [slot, value] : made->static_values) options_.static_inputs.push_back(slot);
+  }
   const Clock::time_point compiling = Clock::now();
   for (auto& step : made->steps) {
     auto* segment = std::get_if<Segment>(&step);
@@ -80,8 +99,8 @@ GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs) {
   made->compile_ms += milliseconds_since(compiling);
   made->trace_ms = milliseconds_since(start) - made->compile_ms;
   keep(made);
-  if (role_ == Role::body) {
-    RunCounters::add(counters.body_traces);
+  if (role_ != Role::model) {
+    RunCounters::add(role_ == Role::body ? counters.body_traces : counters.node_traces);
     return made;
   }
   if (first) {
@@ -106,13 +125,16 @@ void GraphRunner::keep(TracePtr trace) {
   }
 }
 
-std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const Donation* donation) {
+std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const RunContext& context,
+                                    const Donation* donation) {
   std::vector<TracePtr> tried;
   for (int fresh = 0;;) {
-    const Chosen chosen = find_or_make(inputs, tried);
+    const Chosen chosen = find_or_make(inputs, tried, context);
     if (tried.empty() && role_ == Role::model) RunCounters::add(engine_->state->counters.runs);
     try {
-      return run_trace(*chosen.trace, inputs, *engine_->backend, *chosen.bindings, donation);
+      const Trace& trace = *chosen.trace;
+      return run_trace(trace, spreads(trace) ? with_spread(trace, inputs) : inputs, *engine_->backend, *chosen.bindings,
+                       context, donation);
     } catch (const GuardFailed& failed) {
       fresh += chosen.fresh ? 1 : 0;
       if (fresh == kFreshTraces)
@@ -122,15 +144,19 @@ std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const Dona
   }
 }
 
-void GraphRunner::ensure_trace(const std::vector<Value>& inputs) { find_or_make(inputs, {}); }
+void GraphRunner::ensure_trace(const std::vector<Value>& inputs, const RunContext& context) {
+  find_or_make(inputs, {}, context);
+}
 
 void GraphRunner::trim() const {
   for (const TracePtr& trace : traces()) {
     for (const auto& step : trace->steps) {
       if (const auto* segment = std::get_if<Segment>(&step)) {
         segment->executable->trim();
-      } else if (const auto& body = std::get<EagerStep>(step).body) {
-        body->trim();
+      } else if (const auto& eager = std::get<EagerStep>(step); eager.body) {
+        eager.body->trim();
+      } else {
+        eager.runner->trim();
       }
     }
   }

@@ -59,13 +59,68 @@ std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& optio
   return impl;
 }
 
+std::shared_ptr<const runtime::Engine> engine_of(const Model::Impl& model, const CompileOptions& options) {
+  if (options.cache_size < 1)
+    throw Error(ErrorCode::invalid_input, str("cache_size is ", options.cache_size, "; at least 1 trace is kept"));
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    throw Error(ErrorCode::invalid_input, str("threads is ", options.threads, "; it must be from 0 to ", kMaxThreads));
+  auto engine = std::make_shared<runtime::Engine>();
+  engine->backend = Backend::get(options.backend);
+  engine->options.threads = options.threads;
+  engine->options.passes = options.passes;
+  engine->options.verbose = options.verbose;
+  engine->options.weights = model.weights_for(options.backend);
+  engine->options.state = engine->state;
+  engine->passes = options.passes;
+  if (options.compute_type != "f32" && options.compute_type != "native") {
+    throw Error(ErrorCode::invalid_input, str("compute_type ", options.compute_type, " is neither f32 nor native"));
+  }
+  engine->widen = options.compute_type == "f32";
+  engine->trainable = model.options.trainable;
+  engine->cache_size = options.cache_size;
+  engine->describe = options.verbose;
+  return engine;
+}
+
+void check_operators(const Model::Impl& model) {
+  const auto missing = unsupported_nodes(model.model.graph);
+  if (missing.empty()) return;
+  std::string all;
+  for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
+  if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
+  Error error(
+      ErrorCode::unsupported,
+      str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
+          " not implemented: ", all));
+  model.locate(error);
+  throw error;
+}
+
+// Of the graph inputs with these names.
+std::vector<int32_t> positions(const Model::Impl& model, const std::vector<std::string>& names) {
+  std::vector<int32_t> found;
+  for (const std::string& name : names) {
+    std::string all;
+    const size_t before = found.size();
+    for (size_t i = 0; i < model.inputs.size(); ++i) {
+      all += (i ? ", " : "") + model.inputs[i].name;
+      if (model.inputs[i].name == name) found.push_back(static_cast<int32_t>(i));
+    }
+    if (found.size() == before)
+      throw Error(ErrorCode::invalid_input, str("static input ", name, ": the model has no such input; it has ", all));
+  }
+  return found;
+}
+
 }  // namespace
 
 ValueSpec spec_of(const onnx::ValueInfo& info) {
   ValueSpec spec;
   spec.name = info.name;
   spec.dtype = info.dtype;
+  spec.key_dtype = info.key_dtype;
   spec.has_shape = info.has_shape;
+  if (info.element) spec.element.push_back(spec_of(*info.element));
   switch (info.kind) {
     case onnx::ValueInfo::Kind::sequence:
       spec.kind = Value::Kind::sequence;
@@ -155,42 +210,20 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
 }
 
 CompiledModel Model::compile(const CompileOptions& options) const try {
-  if (options.cache_size < 1)
-    throw Error(ErrorCode::invalid_input, str("cache_size is ", options.cache_size, "; at least 1 trace is kept"));
-  if (options.threads < 0 || options.threads > kMaxThreads)
-    throw Error(ErrorCode::invalid_input, str("threads is ", options.threads, "; it must be from 0 to ", kMaxThreads));
-  auto engine = std::make_shared<runtime::Engine>();
-  engine->backend = Backend::get(options.backend);
-  engine->options.threads = options.threads;
-  engine->options.passes = options.passes;
-  engine->options.verbose = options.verbose;
-  engine->options.weights = impl_->weights_for(options.backend);
-  engine->options.state = engine->state;
-  engine->passes = options.passes;
-  if (options.compute_type != "f32" && options.compute_type != "native") {
-    throw Error(ErrorCode::invalid_input, str("compute_type ", options.compute_type, " is neither f32 nor native"));
-  }
-  engine->widen = options.compute_type == "f32";
-  engine->trainable = impl_->options.trainable;
-  engine->cache_size = options.cache_size;
-  engine->describe = options.verbose;
-  if (const auto missing = unsupported_nodes(impl_->model.graph); !missing.empty()) {
-    std::string all;
-    for (size_t i = 0; i < missing.size() && i < 20; ++i) all += (i ? ", " : "") + missing[i];
-    if (missing.size() > 20) all += str(" and ", missing.size() - 20, " more");
-    Error error(
-        ErrorCode::unsupported,
-        str(missing.size(), missing.size() == 1 ? " node needs an operator that is" : " nodes need operators that are",
-            " not implemented: ", all));
-    impl_->locate(error);
-    throw error;
-  }
-  auto impl = std::make_shared<CompiledModel::Impl>();
+  auto impl = std::make_shared<CompiledModel::Impl>(options.seed);
   impl->model = impl_;
-  std::shared_ptr<const onnx::Graph> graph(impl_, &impl_->model.graph);  // lives as long as the model
-  impl->engine = engine;
-  impl->runner =
-      std::make_unique<runtime::GraphRunner>(std::move(graph), std::move(engine), runtime::GraphRunner::Role::model);
+  impl->static_inputs = options.static_inputs;
+  runtime::GraphOptions graph_options;
+  graph_options.static_inputs = positions(*impl_, options.static_inputs);
+  impl->engine = engine_of(*impl_, options);
+  check_operators(*impl_);
+  if (options.eager) {
+    impl->eager = std::make_unique<runtime::EagerRunner>(impl_->model.graph, impl->engine);
+  } else {
+    std::shared_ptr<const onnx::Graph> graph(impl_, &impl_->model.graph);  // lives as long as the model
+    impl->runner = std::make_unique<runtime::GraphRunner>(std::move(graph), impl->engine,
+                                                          runtime::GraphRunner::Role::model, std::move(graph_options));
+  }
   CompiledModel compiled;
   compiled.impl_ = std::move(impl);
   return compiled;
@@ -201,13 +234,26 @@ CompiledModel Model::compile(const CompileOptions& options) const try {
 }
 
 TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const try {
-  CompileOptions options;
-  options.backend = backend;
-  compile(options);  // refuses what cannot run
-  return impl_->by_name(runtime::run_graph(impl_->model.graph, impl_->by_position(inputs), nullptr));
+  std::shared_ptr<EagerRuns> runs;
+  {
+    const std::lock_guard<std::mutex> lock(impl_->eager_mutex);
+    std::shared_ptr<EagerRuns>& kept = impl_->eager[backend];
+    if (!kept) {
+      CompileOptions options;
+      options.backend = backend;
+      auto made = std::make_shared<EagerRuns>();
+      made->runner = std::make_unique<runtime::EagerRunner>(impl_->model.graph, engine_of(*impl_, options));
+      check_operators(*impl_);
+      kept = std::move(made);
+    }
+    runs = kept;
+  }
+  return impl_->by_name(runs->runner->run(impl_->by_position(inputs), {runs->random.take()}));
 } catch (Error& error) {
   impl_->locate(error);
   throw;
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_);
 }
 
 std::vector<OperatorInfo> supported_operators() {
@@ -216,18 +262,33 @@ std::vector<OperatorInfo> supported_operators() {
   return infos;
 }
 
+namespace {
+
+onnx::ValueInfo declared_as(const ValueSpec& spec) {
+  onnx::ValueInfo info;
+  info.name = spec.name;
+  info.kind = onnx::ValueInfo::Kind::tensor;
+  info.dtype = spec.dtype;
+  if (spec.kind == Value::Kind::sequence) info.kind = onnx::ValueInfo::Kind::sequence;
+  if (spec.kind == Value::Kind::optional) info.kind = onnx::ValueInfo::Kind::optional;
+  if (spec.kind == Value::Kind::map) info.kind = onnx::ValueInfo::Kind::map;
+  if (!spec.element.empty()) info.element = std::make_shared<onnx::ValueInfo>(declared_as(spec.element[0]));
+  return info;
+}
+
+}  // namespace
+
 std::string value_name(const std::string& path) { return path.ends_with(".npy") ? "" : onnx::read_value_name(path); }
+
+void write_value(const std::string& path, const Value& value, const std::string& name) {
+  onnx::write_value_file(path, value, name);
+}
 
 Value read_value(const std::string& path, const ValueSpec* spec) {
   if (path.ends_with(".npy")) return read_npy(path);
   onnx::ValueInfo info;
   info.kind = onnx::ValueInfo::Kind::tensor;
-  if (spec) {
-    info.dtype = spec->dtype;
-    if (spec->kind == Value::Kind::sequence) info.kind = onnx::ValueInfo::Kind::sequence;
-    if (spec->kind == Value::Kind::optional) info.kind = onnx::ValueInfo::Kind::optional;
-    if (spec->kind == Value::Kind::map) info.kind = onnx::ValueInfo::Kind::map;
-  }
+  if (spec) info = declared_as(*spec);
   return onnx::read_value_file(path, info);
 }
 

@@ -81,14 +81,15 @@ bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs) {
   return moves && !contains(kPassing, node.op_type) && std::any_of(inputs.begin(), inputs.end(), holds_strings);
 }
 
-std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs, RunNode run) {
+std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs,
+                                const std::function<std::vector<Value>(const std::vector<Value>&)>& run) {
   std::vector<std::string> sorted{""};
   for (const Value& input : inputs) collect(input, sorted);
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   std::vector<Value> ranked;
   for (const Value& input : inputs) ranked.push_back(to_ranks(input, sorted));
-  std::vector<Value> outputs = run(node, ranked);
+  std::vector<Value> outputs = run(ranked);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (is_string_output(node, i)) outputs[i] = to_strings(outputs[i], sorted);
   return outputs;

@@ -2,6 +2,7 @@
 // (the empty string, which is the default everywhere, becomes 0), and ranks in the results become strings again.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "onnx/graph.h"
@@ -12,7 +13,8 @@ namespace transmuter::runtime {
 // Does the node move strings (Gather, Concat, Unique, Equal ...) that an input holds?
 bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs);
 
-using RunNode = std::vector<Value> (*)(const onnx::Node& node, const std::vector<Value>& inputs);
-std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs, RunNode run);
+// `run`: the node on integers.
+std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs,
+                                const std::function<std::vector<Value>(const std::vector<Value>&)>& run);
 
 }  // namespace transmuter::runtime

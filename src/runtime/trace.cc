@@ -61,6 +61,8 @@ std::string ref_text(const Trace& trace, const Ref& ref) {
       for (size_t i = 0; i < ref.items.size(); ++i) text += (i ? ", " : "") + ref_text(trace, ref.items[i]);
       return text + ")";
     }
+    case Ref::Kind::texts:
+      return str("strings(", ref_text(trace, ref.items[0]), ")");
   }
   return "";
 }

@@ -1,9 +1,11 @@
 // Trace: what tracing a graph for one kind of inputs gave, as data. A list of steps over numbered slots (slots 0..n-1
-// are the graph inputs), valid while its guards hold.
+// are the graph inputs, then come the tensors of those that are spread, see input_values.h), valid while its guards
+// hold.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,15 +18,17 @@
 namespace transmuter::runtime {
 
 class GraphRunner;
+class NodeRunner;
 
-// Where a value comes from: a slot, a constant, or a sequence/optional of such.
+// Where a value comes from: a slot, a constant, a sequence/optional of such, or strings by their places in a list.
 struct Ref {
-  enum class Kind : uint8_t { absent, slot, constant, sequence, optional };
+  enum class Kind : uint8_t { absent, slot, constant, sequence, optional, texts };
   Kind kind = Kind::absent;
   int32_t slot = -1;
   Tensor constant;
   std::vector<Ref> items;
   DType element = DType::invalid;  // sequence, optional
+  std::shared_ptr<const std::vector<std::string>> texts;
 };
 
 // A program without breaks. Compiled when the trace is finished (or at a break, to go on with real values).
@@ -41,6 +45,7 @@ struct Segment {
 struct EagerStep {
   const onnx::Node* node;
   std::vector<Ref> inputs;
+  std::shared_ptr<NodeRunner> runner;  // null for control flow
   // Loop, Scan, SequenceMap: the body takes what the operator feeds it, then `captures`, what it reads from outside.
   std::shared_ptr<GraphRunner> body;
   std::vector<Ref> captures;
@@ -61,9 +66,12 @@ struct Trace {
   std::shared_ptr<ShapeScope> scope;
   std::vector<std::variant<Segment, EagerStep>> steps;
   int32_t slot_count = 0;
-  std::vector<bool> present;            // which graph inputs were given
-  std::vector<std::string> slot_names;  // by slot
-  std::vector<SlotType> slot_types;     // by slot
+  std::vector<std::string> structures;  // by graph input: of those that are spread, structure_of(); else ""
+  std::vector<std::pair<int32_t, Value>> static_values;  // graph inputs (slots) whose values the trace was made for
+  int32_t random_slot = -1;                              // of the random state, where something draws numbers
+  std::vector<bool> present;                             // which graph inputs were given
+  std::vector<std::string> slot_names;                   // by slot
+  std::vector<SlotType> slot_types;                      // by slot
   std::vector<Ref> outputs;
   std::vector<std::string> known;  // "name = value" of the values that steered shapes (on request)
   int64_t breaks = 0;

@@ -5,6 +5,8 @@
 
 #include "base/strings.h"
 #include "runtime/control_flow.h"
+#include "runtime/input_values.h"
+#include "runtime/reads.h"
 
 namespace transmuter::runtime {
 
@@ -22,20 +24,6 @@ TracedPtr constant_traced(Tensor tensor, std::string name, bool trainable) {
   traced->name = std::move(name);
   traced->trainable = trainable;
   return traced;
-}
-
-// fn(name) for each value that a node reads, in its subgraphs too.
-template <class Fn>
-void for_each_read(const onnx::Node& node, const Fn& fn) {
-  for (const std::string& input : node.inputs) fn(input);
-  for (const onnx::Attribute& a : node.attributes) {
-    if (a.graph) {
-      for (const std::string& name : a.graph->captures) fn(name);
-    }
-    for (const auto& g : a.graphs) {
-      for (const std::string& name : g->captures) fn(name);
-    }
-  }
 }
 
 bool holds_host_value(const TracedPtr& traced) {
@@ -63,6 +51,8 @@ std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
       return trace_once(inputs);
     } catch (const ReadValues& need) {
       read_values_.insert(read_values_.end(), need.slots.begin(), need.slots.end());
+    } catch (const ReadStatic& need) {
+      options_.static_inputs.push_back(need.slot);
     }
   }
 }
@@ -76,6 +66,7 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   actual_.clear();
   settled_.clear();
   region_ = nullptr;
+  random_ = nullptr;
   trace_ = std::make_unique<Trace>();
   trace_->scope = ShapeScope::create();
   const ShapeScope::Enter enter(trace_->scope);
@@ -86,17 +77,27 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
     actual_[static_cast<size_t>(slot)] = inputs[i];
     if (given) given_.emplace(graph_.inputs[i].name, slot);
   }
+  trace_->structures = options_.structures;
+  trace_->structures.resize(graph_.inputs.size());
+  first_items_.assign(graph_.inputs.size(), -1);
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    if (trace_->structures[i].empty()) continue;
+    first_items_[i] = trace_->slot_count;
+    std::vector<Value> tensors;
+    spread(inputs[i], tensors);
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const int32_t slot = new_slot(slot_type(tensors[k]), str(graph_.inputs[i].name, "[", k, "]"));
+      actual_[static_cast<size_t>(slot)] = std::move(tensors[k]);
+    }
+  }
+  input_slots_ = trace_->slot_count;
   push_frame(graph_);
   begin_segment();
   trace_nodes();
   for (const onnx::ValueInfo& output : graph_.outputs) {
     outputs_.push_back(lookup(output.name));
     const Traced& traced = *outputs_.back();
-    const DType made = traced.type.dtype;
-    if (output.kind == onnx::ValueInfo::Kind::tensor && output.dtype != DType::invalid && made != DType::invalid &&
-        output.dtype != made && !traced.is_sequence && !traced.is_optional)
-      throw Error(ErrorCode::invalid_model, str("the output ", output.name, " is declared ", name(output.dtype),
-                                                ", but what makes it gives ", name(made)));
+    if (!traced.is_sequence && !traced.is_optional) check_declared(output, traced.type.dtype);
   }
   trace_->scope->set_origin("");
   end_segment(false);
@@ -104,15 +105,48 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   return std::move(trace_);
 }
 
+TracedPtr Tracer::static_value(const std::string& name, const Value& value) const {
+  if (value.is_tensor()) return constant_traced(value.tensor, name, false);
+  if (value.kind != Value::Kind::sequence && value.kind != Value::Kind::optional) return nullptr;
+  auto traced = std::make_shared<Traced>();
+  traced->is_sequence = value.kind == Value::Kind::sequence;
+  traced->is_optional = !traced->is_sequence;
+  traced->type.dtype = value.element;
+  for (const Value& item : value.items) {
+    TracedPtr made = static_value(name, item);
+    if (!made) return nullptr;
+    traced->items.push_back(std::move(made));
+  }
+  return traced;
+}
+
+TracedPtr Tracer::spread_input(const std::string& name, const Value& value, int32_t& slot) {
+  if (value.is_tensor()) {
+    onnx::ValueInfo undeclared;
+    undeclared.name = name;
+    return graph_input(undeclared, slot++, value);
+  }
+  auto traced = std::make_shared<Traced>();
+  traced->is_sequence = value.kind == Value::Kind::sequence;
+  traced->is_optional = !traced->is_sequence;
+  traced->type.dtype = value.element;
+  for (const Value& item : value.items) traced->items.push_back(spread_input(name, item, slot));
+  return traced;
+}
+
 TracedPtr Tracer::graph_input(const onnx::ValueInfo& info, int32_t slot, const Value& value) {
-  if (value.is_tensor() && options_.inputs_are_constants) return constant_traced(value.tensor, info.name, false);
-  if (options_.inputs_are_constants && (value.kind == Value::Kind::sequence || value.kind == Value::Kind::optional)) {
-    auto traced = std::make_shared<Traced>();
-    traced->is_sequence = value.kind == Value::Kind::sequence;
-    traced->is_optional = !traced->is_sequence;
-    traced->type.dtype = value.element;
-    for (const Value& item : value.items) traced->items.push_back(graph_input(info, slot, item));
-    return traced;
+  const auto& asked = options_.static_inputs;
+  const bool is_string = value.is_tensor() && value.tensor.dtype() == DType::string;
+  if (std::find(asked.begin(), asked.end(), slot) != asked.end() || (options_.single_node && is_string)) {
+    Value copy = deep_copy(value);  // the caller may write over what it gave
+    if (TracedPtr traced = static_value(info.name, copy)) {
+      trace_->static_values.emplace_back(slot, std::move(copy));
+      return traced;
+    }
+  }
+  if (slot < static_cast<int32_t>(first_items_.size()) && first_items_[static_cast<size_t>(slot)] >= 0) {
+    int32_t next = first_items_[static_cast<size_t>(slot)];
+    return spread_input(info.name, value, next);
   }
   auto traced = std::make_shared<Traced>();
   traced->slot = slot;
@@ -227,7 +261,7 @@ void Tracer::trace_node(const onnx::Node& node) {
   }
   const bool on_host = std::any_of(inputs.begin(), inputs.end(), holds_host_value);
   if (op->host && (!op->lower || on_host)) return run_eagerly(node, inputs, "an operator on host values");
-  if (on_host && !options_.inputs_are_constants) return run_eagerly(node, inputs, "a value that no program holds");
+  if (on_host && !options_.single_node) return run_eagerly(node, inputs, "a value that no program holds");
   lower(node, *op, inputs);
 }
 
@@ -250,13 +284,16 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
     if (need.node != &node) throw;
     Traced& wanted = *inputs[need.input];
     const bool computed = in_segment(wanted) && wanted.slot < 0;
-    if (options_.inputs_are_constants && !computed)
-      throw Error(ErrorCode::unsupported, str(node.op_type, ": the value of input ", need.input, " cannot be known"));
     if (computed) {
       if (auto slots = deciding_inputs(wanted.value); !slots.empty()) throw ReadValues{std::move(slots)};
       end_segment(true, str(where(node), " reads the value of input ", need.input));
       ++trace_->breaks;
       if (make_known(wanted)) return false;
+    }
+    if (options_.single_node) {
+      if (wanted.constant || wanted.slot < 0 || wanted.slot >= static_cast<int32_t>(graph_.inputs.size()))
+        throw Error(ErrorCode::unsupported, str(node.op_type, ": the value of input ", need.input, " cannot be known"));
+      throw ReadStatic{wanted.slot};
     }
     run_eagerly(node, inputs, str("needs the value of input ", need.input));
     return true;
@@ -267,7 +304,7 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
       ++trace_->breaks;
       if (settled_.size() > known_counts) return false;
     }
-    if (options_.inputs_are_constants) throw;
+    if (options_.single_node) throw Error(ErrorCode::unsupported, str(node.op_type, ": ", decision.sentence()));
     run_eagerly(node, inputs, decision.sentence());
     return true;
   }

@@ -15,13 +15,17 @@
 #include "ops/context.h"
 #include "ops/registry.h"
 #include "runtime/engine.h"
+#include "runtime/run_context.h"
 #include "runtime/trace.h"
 
 namespace transmuter::runtime {
 
 struct TraceOptions {
   std::shared_ptr<const Engine> engine;
-  bool inputs_are_constants = false;                     // an eager run: every input value may be read
+  std::vector<int32_t> static_inputs;  // positions; see GraphOptions
+  bool single_node = false;
+  std::vector<std::string> structures;                   // by graph input: how it is spread (input_values.h), or ""
+  RunContext context;                                    // of the call that traces
   std::map<std::string, int64_t>* composites = nullptr;  // counts those of programs compiled while tracing
 };
 
@@ -41,6 +45,7 @@ class Tracer : public ops::TraceHost {
                                            const std::vector<ops::TracedPtr>& inputs) override {
     return inline_graph(graph, inputs, {});
   }
+  ir::Value random_state() override;
 
  private:
   using Named = std::vector<std::pair<std::string, ops::TracedPtr>>;
@@ -57,6 +62,11 @@ class Tracer : public ops::TraceHost {
     std::vector<int32_t> slots;
   };
 
+  // Thrown while a single node is traced: this graph input must be static.
+  struct ReadStatic {
+    int32_t slot;
+  };
+
   // Thrown while a region is traced: what it holds cannot stand in a program; the host drives the loop.
   struct NotInProgram {};
 
@@ -71,6 +81,8 @@ class Tracer : public ops::TraceHost {
   void define(const std::string& name, ops::TracedPtr traced);
   ops::TracedPtr lookup(const std::string& name);
   ops::TracedPtr initializer(const std::string& name, const Tensor& tensor) const;
+  ops::TracedPtr static_value(const std::string& name, const Value& value) const;  // null for a map
+  ops::TracedPtr spread_input(const std::string& name, const Value& value, int32_t& slot);
   ops::TracedPtr graph_input(const onnx::ValueInfo& info, int32_t slot, const Value& value);
   ops::TracedPtr from_slot(int32_t slot, const Value& value, std::string name);
 
@@ -87,6 +99,7 @@ class Tracer : public ops::TraceHost {
   // tracer_segments.cc: segments, slots, eager steps
   // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
   std::vector<int32_t> deciding_inputs(ir::Value value) const;
+  bool run_on_constants(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
   void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
   void prepare_body(const onnx::Node& node, EagerStep& step, std::vector<ops::TracedPtr>& captured);
   void begin_segment();
@@ -95,7 +108,8 @@ class Tracer : public ops::TraceHost {
   void end_segment(bool execute, std::string ended_by = "");
   bool in_segment(const ops::Traced& traced) const { return traced.value && traced.segment == segment_; }
   bool needs_place(const ops::Traced& traced) const {
-    return !traced.is_sequence && !traced.is_optional && !traced.opaque && !traced.constant && traced.slot < 0;
+    return !traced.is_sequence && !traced.is_optional && !traced.texts && !traced.opaque && !traced.constant &&
+           traced.slot < 0;
   }
   int32_t new_slot(SlotType type, std::string name);
   void keep(ops::Traced& traced, std::vector<ir::Value>& results, std::vector<int32_t>& slots);
@@ -115,10 +129,14 @@ class Tracer : public ops::TraceHost {
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<ir::Builder> build_;
   ir::Builder* region_ = nullptr;  // of the loop that is being traced
+  ir::Value region_random_;        // its random state, where it was handed in
+  ops::TracedPtr random_;          // the random state of the run; null until something draws
   int32_t segment_ = 0, newest_segment_ = 0;
   std::vector<int32_t> segment_inputs_;
   std::vector<std::unique_ptr<Frame>> frames_;
   std::unordered_map<std::string, int32_t> given_;  // graph inputs -> slot
+  std::vector<int32_t> first_items_;                // graph input -> slot of the first tensor, where it is spread
+  int32_t input_slots_ = 0;                         // graph inputs and the tensors of those that are spread
   std::vector<ops::TracedPtr> graph_inputs_;        // by slot; null where nothing has read it yet
   std::vector<int32_t> read_values_;                // slots of graph inputs whose values are known from the start
   std::vector<ops::TracedPtr> outputs_;             // of the whole graph, once reached

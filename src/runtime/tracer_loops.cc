@@ -5,7 +5,9 @@
 #include <span>
 
 #include "base/strings.h"
+#include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
+#include "ops/random.h"
 #include "runtime/control_flow.h"
 #include "runtime/tracer.h"
 
@@ -93,13 +95,19 @@ ir::Value first_axis_to(ir::Builder& b, ir::Value stacked, int64_t axis) {
 // While it lives, lowerings write into a region.
 class Tracer::Region {
  public:
-  Region(Tracer& tracer, ir::Builder& builder)
-      : tracer_(tracer), outer_(tracer.region_), segment_(tracer.segment_), in_use_(tracer.in_use_.size()) {
+  Region(Tracer& tracer, ir::Builder& builder, ir::Value random)
+      : tracer_(tracer),
+        outer_(tracer.region_),
+        random_(tracer.region_random_),
+        segment_(tracer.segment_),
+        in_use_(tracer.in_use_.size()) {
     tracer_.region_ = &builder;
+    tracer_.region_random_ = random;
     tracer_.segment_ = ++tracer_.newest_segment_;
   }
   ~Region() {
     tracer_.region_ = outer_;
+    tracer_.region_random_ = random_;
     tracer_.segment_ = segment_;
     tracer_.in_use_.resize(in_use_);
   }
@@ -109,6 +117,7 @@ class Tracer::Region {
  private:
   Tracer& tracer_;
   ir::Builder* outer_;
+  ir::Value random_;
   int32_t segment_;
   size_t in_use_;
 };
@@ -167,7 +176,7 @@ bool count_rows(Counted& loop) {
 
 bool Tracer::lower_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
   const Engine& engine = *options_.engine;
-  if (options_.inputs_are_constants || !(engine.trainable || !engine.backend->capabilities().host_memory)) return false;
+  if (!engine.trainable && engine.backend->capabilities().host_memory) return false;
   trace_->scope->set_origin(where(node));
   build().set_location(where(node));
   try {
@@ -205,6 +214,8 @@ bool Tracer::emit_loop(const onnx::Node& node, Loop& loop) {
     if (!is_tensor(traced)) return false;
     capture(name, std::move(traced));
   }
+  const bool draws = ops::draws_numbers(node);
+  if (draws) fixed.push_back(random_state());
   for (const TracedPtr& traced : loop.scanned) fixed.push_back(materialise(*traced));
   for (const TracedPtr& traced : loop.states) state.push_back(materialise(*traced));
   const size_t carried = state.size(), stacked = loop.out_axes.size();
@@ -212,7 +223,12 @@ bool Tracer::emit_loop(const onnx::Node& node, Loop& loop) {
   // One trip in a region: the next states, then the rows.
   const auto trip = [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states,
                         std::span<const ir::Value> operands) -> std::vector<ir::Value> {
-    const Region region(*this, b);
+    // What the operands are: captured values, the random state, what is scanned.
+    const size_t captured =
+        static_cast<size_t>(std::count(captures.as_operand.begin(), captures.as_operand.end(), true));
+    ir::Value random;
+    if (draws) random = ir::random_state_in_trip(b, operands[captured], node.number, t);
+    const Region region(*this, b, random);
     const auto in_region = [&](ir::Value value) {
       auto traced = std::make_shared<Traced>();
       traced->type = b.type(value);
@@ -231,6 +247,7 @@ bool Tracer::emit_loop(const onnx::Node& node, Loop& loop) {
       if (!outside.trainable) inside->constant = outside.constant;
       given.emplace_back(captures.names[i], std::move(inside));
     }
+    if (draws) ++next;
     std::vector<TracedPtr> in;
     if (loop.is_loop) in = {in_region(t), known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
     for (size_t i = 0; i < carried; ++i) in.push_back(in_region(states[i]));

@@ -5,10 +5,12 @@
 
 #include "base/strings.h"
 #include "ir/primitive.h"
+#include "ops/random.h"
 #include "runtime/constant_slice.h"
 #include "runtime/control_flow.h"
 #include "runtime/execute.h"
 #include "runtime/graph_runner.h"
+#include "runtime/node_runner.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -57,7 +59,8 @@ void Tracer::describe_known(const Traced& traced) {
 
 ir::Value Tracer::materialise(Traced& traced) {
   if (in_segment(traced)) return traced.value;
-  if (traced.opaque) throw Error(ErrorCode::unsupported, str("the value ", traced.name, " cannot enter a program"));
+  if (traced.opaque || traced.texts)
+    throw Error(ErrorCode::unsupported, str("the value ", traced.name, " cannot enter a program"));
   traced.segment = segment_;
   // A region has no weights of its own.
   if (traced.constant && (region_ || traced.constant.size() <= kMaxInlineConstant) && !traced.trainable) {
@@ -73,6 +76,21 @@ ir::Value Tracer::materialise(Traced& traced) {
     throw Error(ErrorCode::internal, str("the value ", traced.name, " was lost between segments"));
   }
   return traced.value;
+}
+
+ir::Value Tracer::random_state() {
+  if (region_) {
+    if (!region_random_) throw NotInProgram{};
+    return region_random_;
+  }
+  if (!random_) {
+    random_ = std::make_shared<Traced>();
+    random_->type = {DType::u64, {Dim(2)}};
+    random_->name = "random_state";
+    random_->slot = trace_->random_slot = new_slot({Value::Kind::tensor, DType::u64, 1}, random_->name);
+    actual_[static_cast<size_t>(random_->slot)] = options_.context.random_words();
+  }
+  return materialise(*random_);
 }
 
 bool Tracer::make_known(Traced& traced) {
@@ -97,7 +115,7 @@ bool Tracer::make_known(Traced& traced) {
   if (!readable || tensor.size() > kMaxValueSymbols) return false;
   for (const Dim& d : traced.type.shape) specialize(d, "number of values read while tracing");
   const Tensor wide = tensor.aligned().cast(DType::i64);
-  const bool from_input = traced.slot < static_cast<int32_t>(graph_.inputs.size());
+  const bool from_input = traced.slot < input_slots_;
   std::vector<Scalar> elements;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const int64_t hint = wide.data<int64_t>()[i];
@@ -116,7 +134,6 @@ bool Tracer::make_known(Traced& traced) {
 }
 
 std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
-  if (options_.inputs_are_constants) return {};
   const ir::Builder& builder = region_ ? *region_ : *build_;
   std::vector<int32_t> slots;
   std::vector<ir::Value> pending{value};
@@ -126,7 +143,6 @@ std::vector<int32_t> Tracer::deciding_inputs(ir::Value value) const {
     pending.pop_back();
     if (!seen.insert(at.id).second) continue;
     if (const ir::Op* op = builder.definition(at)) {
-      if (op->primitive->has_effect) return {};
       pending.insert(pending.end(), op->operands.begin(), op->operands.end());
       continue;
     }
@@ -292,6 +308,12 @@ Ref Tracer::ref(Traced& traced) {
     for (const TracedPtr& item : traced.items) ref.items.push_back(this->ref(*item));
     return ref;
   }
+  if (traced.texts) {
+    ref.kind = Ref::Kind::texts;
+    ref.items.push_back(this->ref(*traced.items[0]));
+    ref.texts = traced.texts;
+    return ref;
+  }
   if (traced.slot >= 0) {
     ref.kind = Ref::Kind::slot;
     ref.slot = traced.slot;
@@ -325,13 +347,39 @@ void Tracer::prepare_body(const onnx::Node& node, EagerStep& step, std::vector<T
   step.body = std::make_shared<GraphRunner>(std::move(graph), options_.engine);
 }
 
+// What no input of a run changes is computed here and now; false where an input is no constant.
+bool Tracer::run_on_constants(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
+  if (ops::draws_numbers(node)) return false;
+  std::vector<Value> values;
+  for (const TracedPtr& input : inputs) {
+    if (input && (!input->constant || input->trainable)) return false;
+    values.push_back(input ? Value(input->constant) : Value());
+  }
+  const std::vector<Value> results = NodeRunner(node, options_.engine).run(std::move(values), options_.context);
+  std::vector<TracedPtr> made;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const bool wanted = !node.outputs[i].empty();
+    made.push_back(wanted && i < results.size() ? static_value(node.outputs[i], results[i]) : nullptr);
+    if (wanted && !made.back()) return false;
+  }
+  for (size_t i = 0; i < made.size(); ++i) define(node.outputs[i], made[i]);
+  return true;
+}
+
 void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& inputs, std::string reason) {
+  if (!driven_by_host(node) && run_on_constants(node, inputs)) return;
   if (region_) throw NotInProgram{};
   EagerStep step;
   step.node = &node;
   step.reason = std::move(reason);
   std::vector<TracedPtr> captured;
-  if (driven_by_host(node)) prepare_body(node, step, captured);
+  if (driven_by_host(node)) {
+    prepare_body(node, step, captured);
+  } else {
+    std::vector<Tensor> constants;
+    for (const TracedPtr& input : inputs) constants.push_back(input && !input->trainable ? input->constant : Tensor());
+    step.runner = std::make_shared<NodeRunner>(node, options_.engine, std::move(constants));
+  }
   // What is known only as expressions must be in a segment to have a value.
   const size_t in_use = in_use_.size();
   const auto put = [&](auto&& self, const TracedPtr& traced) -> void {
@@ -347,7 +395,7 @@ void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& i
   ++trace_->breaks;
   for (const TracedPtr& input : inputs) step.inputs.push_back(input ? ref(*input) : Ref{});
   for (const TracedPtr& traced : captured) step.captures.push_back(ref(*traced));
-  std::vector<Value> results = run_eager_step(step, actual_);
+  std::vector<Value> results = run_eager_step(step, actual_, options_.context);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) {
       step.output_slots.push_back(-1);

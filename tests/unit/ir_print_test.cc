@@ -173,9 +173,11 @@ TEST(Printing, SaysInStableHloWhatOnlyOurOpsAllow) {
                              b.constant(make(DType::i4, {-8, 7}, {2, 1})), a);
       },
       [](Builder& b) {
-        return random_bits(b, {3, 7}, 0x123456789ABCDEF0);
+        return random_bits(b, b.constant(Tensor(std::vector<uint64_t>{5, 9}, {2})), {3, 7}, 0x123456789ABCDEF0);
       },
-      [](Builder& b) { return random_bits(b, {}, 7); },
+      [](Builder& b) {
+        return random_bits(b, b.constant(Tensor(std::vector<uint64_t>{5, 9}, {2})), {}, 7, true);
+      },
       [](Builder& b) {  // out of range
         const Value x = b.constant(make(DType::f32, {-1e9, -8.5, -1.5, 7.9, 1e9, NAN, INFINITY}));
         return b.convert(b.convert(x, DType::i4), DType::i32);

@@ -4,8 +4,6 @@
 // here, and only if present (the attributes say which). f16 and bf16 compute in f32 and round once at the end.
 #pragma once
 
-#include <atomic>
-
 #include "ir/builder.h"
 
 namespace transmuter::ir {
@@ -387,16 +385,20 @@ Value checked_indices(Builder& build, Value indices, Dims extents, bool from_end
 
 // ---- random.cc
 
-// Independent bits, u32; others with every run. The n-th draw of a seed is the same everywhere.
+// Independent bits, u32, a pure function of the state (u64 [2]: seed, call) and of the stream: Philox 4x32-10 with the
+// key stream ^ seed (fixed: the stream alone) and the counter (block of four elements, call).
 struct RandomBitsAttributes : Attributes {
   Dims shape;
-  uint64_t seed = 0;
-  std::shared_ptr<std::atomic<uint64_t>> draws;  // how many runs have drawn
+  uint64_t stream = 0;
+  bool fixed = false;
   void visit(AttributeVisitor& v) const override {
     v.dims("shape", shape);
-    v.integer("seed", static_cast<int64_t>(seed));
+    v.integer("stream", static_cast<int64_t>(stream));
+    v.integer("fixed", fixed);
   }
 };
-Value random_bits(Builder& build, Dims shape, uint64_t seed);
+Value random_bits(Builder& build, Value state, Dims shape, uint64_t stream, bool fixed = false);
+// The state in trip number `trip` (0-d, i64) of a loop: another call, as random_call_in_trip gives (base/random_key.h).
+Value random_state_in_trip(Builder& build, Value state, uint64_t loop, Value trip);
 
 }  // namespace transmuter::ir

@@ -31,10 +31,6 @@ Program cse(const Program& program) {
   Copier copier(program);
   std::unordered_multimap<std::string, Seen> seen;
   for (const Op& op : program.ops()) {
-    if (op.primitive->has_effect) {
-      copier.copy(op);
-      continue;
-    }
     Seen now{&op, copier.mapped(op.operands), AttributeRecord(op.attributes.get())};
     std::string key = str(op.primitive->name, ";", now.attributes.key);
     for (Value operand : now.operands) key += str(operand.id, ",");

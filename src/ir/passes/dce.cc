@@ -76,7 +76,7 @@ Program dce(const Program& program) {
   std::vector<bool> live(program.ops().size());
   for (size_t i = program.ops().size(); i-- > 0;) {
     const Op& op = program.ops()[i];
-    bool needed = op.primitive->has_effect || needs.defines_needed_symbol(op);
+    bool needed = needs.defines_needed_symbol(op);
     for (Value result : op.results) needed = needed || needs.is_needed(result);
     live[i] = needed;
     if (!needed) continue;

@@ -44,9 +44,7 @@ class Folder {
     return evaluate(alone.finish(alone.emit_copy(op, std::move(inputs), results, "")), {});
   }
 
-  bool is_foldable(const Op& op) {
-    return !op.operands.empty() && !op.primitive->has_effect && op.primitive->evaluate && op.regions.empty();
-  }
+  bool is_foldable(const Op& op) { return !op.operands.empty() && op.primitive->evaluate && op.regions.empty(); }
 
   bool fold_splats(const Op& op) {
     if (!op.primitive->elementwise || op.results.size() != 1 || !is_foldable(op)) return false;

@@ -49,8 +49,7 @@ class ScaleFolder {
 
   // What constants and fixed weights alone give is fixed.
   void mark(const Op& op) {
-    bool fixed =
-        !op.primitive->has_effect && op.regions.empty() && (!op.operands.empty() || op.primitive == &prim::constant);
+    bool fixed = op.regions.empty() && (!op.operands.empty() || op.primitive == &prim::constant);
     for (const Value operand : op.operands) fixed = fixed && is_fixed(operand);
     for (const Value result : op.results) fixed_[static_cast<size_t>(result.id)] = fixed;
   }

@@ -59,8 +59,7 @@ class Splitter {
 
   void learn(const Op& op) {
     const AttributeRecord attributes(op.attributes.get());
-    bool known = !op.primitive->has_effect && op.regions.empty() && !op.results.empty() &&
-                 all_constant(attributes.dims) &&
+    bool known = op.regions.empty() && !op.results.empty() && all_constant(attributes.dims) &&
                  std::all_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return r.is_constant(); });
     std::vector<int32_t> roots;
     for (Value operand : op.operands) {

@@ -6,8 +6,7 @@
 namespace transmuter::ir {
 
 // Operands of products get one dtype by `convert`; conversions of floats to small dtypes say what becomes of numbers
-// out of range; random_bits becomes the arithmetic of its generator (the draw of a first run: a StableHLO program has
-// no state). Regions too. What is left is one op each, or a custom_call (ops whose extents depend on data).
+// out of range. Regions too. What is left is one op each, or a custom_call (ops whose extents depend on data).
 Program stablehlo_form(const Program& program);
 
 }  // namespace transmuter::ir
