@@ -227,7 +227,7 @@ std::vector<fs::path> find_cases(const TestOptions& options) {
   return cases;
 }
 
-// Lines `SUITE/CASE BACKEND REASON`, '*' for any backend; '#' starts a comment.
+// Lines `SUITE/CASE BACKEND REASON`, '*' for any backend, `eager` for eager runs on any; '#' starts a comment.
 std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
   std::map<std::string, std::string> exceptions;
   if (options.exceptions.empty()) return exceptions;
@@ -241,7 +241,7 @@ std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
     std::getline(words, reason);
     if (reason.size() < 2)
       throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
-    if (backend == "*" || backend == options.engine.backend) exceptions[name] = reason.substr(1);
+    if (backend == "*" || backend == (options.eager ? "eager" : options.engine.backend)) exceptions[name] = reason.substr(1);
   }
   return exceptions;
 }

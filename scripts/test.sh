@@ -3,7 +3,7 @@
 # the conformance cases through `transmuter test`. The last line is `N passed, N failed[, N skipped]`.
 #   test.sh          unit tests and every suite on the cpu backend; the operator suites on the reference backend too
 #   test.sh --fast   unit tests and the operator suites on the cpu backend
-#   test.sh --full   every suite on every backend, passes on and off
+#   test.sh --full   every suite on every backend, passes on and off, and operator by operator
 #   test.sh --slow   as --full, and the real models on the reference backend (an hour)
 # Cases come from: the pinned onnx package (node), the packages that ship the real models (fetched), and for the other
 # suites from archives in $TRANSMUTER_CASE_ARCHIVES or ../shared/cases; a suite that isn't there is skipped with a line.
@@ -150,6 +150,7 @@ if [ $mode != fast ]; then
     conformance "$suite on cpu, 1, 2 and 3 threads" "$suite" --backend cpu --compare-threads 1,2,3
   done
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+  conformance "node on cpu, eager" node --backend cpu --eager
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
     for backend in cpu reference; do
       check "all-MiniLM-L6-v2 on $backend" \
@@ -166,6 +167,9 @@ fi
 if [ $mode = full ] || [ $mode = slow ]; then
   for suite in "${operator_suites[@]}" "${model_suites[@]}"; do
     conformance "$suite on cpu, passes off" "$suite" --backend cpu --no-passes
+  done
+  for suite in ops_variants traps "${model_suites[@]}"; do
+    conformance "$suite on cpu, eager" "$suite" --backend cpu --eager
   done
   for suite in "${model_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
 fi

@@ -1,6 +1,7 @@
 // The operators of sequence.cc on host values: what eager runs and sequences of unknown length or of strings use. Items
 // are handed on, not copied; only cutting and joining touches elements.
 #include "onnx/tensor_proto.h"
+#include "ops/host_node.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 #include "tensor/pieces.h"
@@ -18,20 +19,10 @@ bool has_input(const std::vector<Value>& inputs, size_t i) {
   return i < inputs.size() && inputs[i].kind != Value::Kind::none;
 }
 
-int64_t integer_attribute(const onnx::Node& node, const char* name, int64_t otherwise) {
-  const onnx::Attribute* a = node.find(name);
-  return a ? a->i : otherwise;
-}
-
 Value& sequence_input(const onnx::Node& node, std::vector<Value>& inputs, size_t i) {
   if (!has_input(inputs, i)) refuse(node, str("input ", i, " is missing"));
   if (inputs[i].kind != Value::Kind::sequence) refuse(node, str("input ", i, " is not a sequence"));
   return inputs[i];
-}
-
-const Tensor& tensor_input(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
-  if (!has_input(inputs, i) || !inputs[i].is_tensor()) refuse(node, str("input ", i, " must be a tensor"));
-  return inputs[i].tensor;
 }
 
 std::vector<int64_t> integers(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
@@ -162,8 +153,7 @@ std::vector<Value> split(const onnx::Node& node, std::vector<Value> inputs) {
 std::vector<Value> concat(const onnx::Node& node, std::vector<Value> inputs) {
   const std::vector<Value>& items = sequence_input(node, inputs, 0).items;
   const bool added = integer_attribute(node, "new_axis", 0) != 0;
-  const onnx::Attribute* given = node.find("axis");
-  if (!given) throw Error(ErrorCode::invalid_model, str(node.op_type, ": attribute axis is required"));
+  const int64_t given = integer_attribute(node, "axis");
   if (items.empty()) refuse(node, "the sequence is empty");
   std::vector<Tensor> parts;
   for (const Value& item : items) {
@@ -171,7 +161,7 @@ std::vector<Value> concat(const onnx::Node& node, std::vector<Value> inputs) {
     if (item.tensor.rank() != items[0].tensor.rank()) refuse(node, "items differ in rank");
     parts.push_back(item.tensor);
   }
-  const int64_t axis = axis_of(node, parts[0].rank() + (added ? 1 : 0), given->i);
+  const int64_t axis = axis_of(node, parts[0].rank() + (added ? 1 : 0), given);
   for (Tensor& part : parts) {
     if (!added) break;
     Shape shape = part.shape();

@@ -87,7 +87,9 @@ GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs, const 
   if (first) options.composites = &composites;
   std::shared_ptr<Trace> made = Tracer(*graph_, options).trace(inputs);
   if (role_ == Role::node) {  // the next trace need not find out again
-    for (const auto& [slot, value] : made->static_values) options_.static_inputs.push_back(slot);
+    std::vector<int32_t>& known = options_.static_inputs;
+    for (const auto& [slot, value] : made->static_values)
+      if (std::find(known.begin(), known.end(), slot) == known.end()) known.push_back(slot);
   }
   const Clock::time_point compiling = Clock::now();
   for (auto& step : made->steps) {

@@ -160,7 +160,9 @@ TEST(Values, FilesHoldEveryKind) {
       EXPECT_EQ(read.keys.to_vector<int64_t>(), v.keys.to_vector<int64_t>());
       EXPECT_EQ(read.tensor.strings(), v.tensor.strings());
     }
-    if (v.is_tensor()) EXPECT_EQ(floats_of(read), floats_of(v));
+    if (v.is_tensor()) {
+      EXPECT_EQ(floats_of(read), floats_of(v));
+    }
   }
   EXPECT_NE(error_in([] { write_value(::testing::TempDir() + "none.pb", Value()); }), "");
 }
