@@ -107,10 +107,16 @@ Source source_of(const Document& document) {
 }
 
 Tensor tensor_of(const Field& field, const Source& source) {
-  if (!field.message)
-    return parse_tensor(field.bytes, {field.owner ? field.owner : source.owner, source.external}).tensor;
-  auto bytes = std::make_shared<const std::string>(encode(*field.message));
-  return parse_tensor(*bytes, {bytes, source.external}).tensor;
+  return checked([&] {
+    if (!field.message)
+      return parse_tensor(field.bytes, {field.owner ? field.owner : source.owner, source.external}).tensor;
+    auto bytes = std::make_shared<const std::string>(encode(*field.message));
+    return parse_tensor(*bytes, {bytes, source.external}).tensor;
+  });
+}
+
+std::pair<std::string, std::string> entry_of(const Field& field) {
+  return checked([&] { return parse_entry(contents(field)); });
 }
 
 std::vector<Scope> scopes_of(Message& model) {

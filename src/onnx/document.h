@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "onnx/external_data.h"
@@ -60,6 +61,9 @@ Source source_of(const Document& document);
 
 // What a field that is a TensorProto holds.
 Tensor tensor_of(const Field& field, const Source& source);
+
+// The key and value of a field that is a StringStringEntryProto.
+std::pair<std::string, std::string> entry_of(const Field& field);
 
 // A graph, a graph inside a node, or a function.
 struct Scope {

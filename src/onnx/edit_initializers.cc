@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "onnx/edit.h"
+#include "onnx/wire.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
@@ -46,7 +47,7 @@ Tensor read_initializer(const Document& document, const Scope& graph, const std:
   const Source source = source_of(document);
   if (field->number == graph_field::kInitializer) return tensor_of(*field, source);
   auto bytes = std::make_shared<const std::string>(contents(*field));
-  return parse_sparse_tensor(*bytes, {bytes, source.external}).tensor;
+  return checked([&] { return parse_sparse_tensor(*bytes, {bytes, source.external}).tensor; });
 }
 
 }  // namespace onnx

@@ -83,7 +83,7 @@ void each_declared_dim(Message& model, const Fn& fn) {
 
 Field* find_entry(Message& model, const std::string& key) {
   for (Field& field : model.fields)
-    if (field.number == model_field::kMetadata && parse_entry(contents(field)).first == key) return &field;
+    if (field.number == model_field::kMetadata && entry_of(field).first == key) return &field;
   return nullptr;
 }
 

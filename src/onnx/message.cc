@@ -18,10 +18,6 @@ std::string varint(uint64_t value) {
   return out;
 }
 
-[[noreturn]] void broken() {
-  throw Error(ErrorCode::invalid_model, "the bytes end early or are not a protobuf message");
-}
-
 }  // namespace
 
 Field::Field(const Field& other)
@@ -92,7 +88,7 @@ int64_t Message::integer(uint32_t number, int64_t otherwise) const {
   const Field* field = find(number);
   if (!field || field->wire != Wire::varint) return otherwise;
   const char* at = field->bytes.data();
-  return static_cast<int64_t>(protozero::decode_varint(&at, at + field->bytes.size()));
+  return checked([&] { return static_cast<int64_t>(protozero::decode_varint(&at, at + field->bytes.size())); });
 }
 
 void Message::set_integer(uint32_t number, int64_t value) {
@@ -125,27 +121,27 @@ Field integer_field(uint32_t number, int64_t value) {
 
 std::string contents(const Field& field) { return field.message ? encode(*field.message) : std::string(field.bytes); }
 
-Message parse_fields(std::string_view bytes, const std::shared_ptr<const void>& owner) try {
-  Message message;
-  protozero::pbf_reader reader(protozero::data_view{bytes.data(), bytes.size()});
-  while (reader.next()) {
-    Field field;
-    field.number = reader.tag();
-    field.wire = static_cast<Wire>(reader.wire_type());
-    field.owner = owner;
-    if (field.wire == Wire::bytes) {
-      const protozero::data_view view = reader.get_view();
-      field.bytes = {view.data(), view.size()};
-    } else {
-      const char* begin = reader.data().data();
-      reader.skip();  // throws for the wire types that nobody uses any more
-      field.bytes = {begin, static_cast<size_t>(reader.data().data() - begin)};
+Message parse_fields(std::string_view bytes, const std::shared_ptr<const void>& owner) {
+  return checked([&] {
+    Message message;
+    protozero::pbf_reader reader(protozero::data_view{bytes.data(), bytes.size()});
+    while (reader.next()) {
+      Field field;
+      field.number = reader.tag();
+      field.wire = static_cast<Wire>(reader.wire_type());
+      field.owner = owner;
+      if (field.wire == Wire::bytes) {
+        const protozero::data_view view = reader.get_view();
+        field.bytes = {view.data(), view.size()};
+      } else {
+        const char* begin = reader.data().data();
+        reader.skip();  // throws for the wire types that nobody uses any more
+        field.bytes = {begin, static_cast<size_t>(reader.data().data() - begin)};
+      }
+      message.fields.push_back(std::move(field));
     }
-    message.fields.push_back(std::move(field));
-  }
-  return message;
-} catch (const protozero::exception&) {
-  broken();
+    return message;
+  });
 }
 
 size_t measure(const Message& message) {

@@ -84,6 +84,16 @@ inline std::pair<std::string, std::string> parse_entry(std::string_view message)
   return entry;
 }
 
+// Runs `body`; broken protobuf becomes an Error.
+template <class Body>
+decltype(auto) checked(Body body) {
+  try {
+    return body();
+  } catch (const protozero::exception&) {
+    throw Error(ErrorCode::invalid_model, "the bytes end early or are not a protobuf message");
+  }
+}
+
 // Runs `body`; an Error that leaves it gets the link where() in its chain. Broken protobuf becomes an Error here.
 template <class Where, class Body>
 decltype(auto) within(Where where, Body body) {

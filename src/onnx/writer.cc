@@ -124,7 +124,7 @@ void check_kept(Document& document, const std::string& path) {
     ++count;
     for (const Field& part : shown.fields) {
       if (part.number != tensor_field::kExternal || !first.empty()) continue;
-      const auto [key, value] = parse_entry(part.bytes);
+      const auto [key, value] = entry_of(part);
       if (key == "location") first = value;
     }
   });
@@ -226,7 +226,7 @@ std::vector<std::string> external_files(const Document& original) {
     if (!is_external(shown)) return;
     for (const Field& part : shown.fields) {
       if (part.number != tensor_field::kExternal) continue;
-      const auto [key, value] = parse_entry(contents(part));
+      const auto [key, value] = entry_of(part);
       if (key == "location") names.insert(value);
     }
   });

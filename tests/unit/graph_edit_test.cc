@@ -343,6 +343,16 @@ TEST(GraphEdit, BytesThatAreNoModel) {
   protozero::pbf_writer(model).add_message(7, onnx::testing::graph({}));
   EXPECT_THAT(error_of([&] { graph_of(model); }), HasSubstr("two graphs"));
   EXPECT_THAT(error_of([] { graph_of(onnx::testing::opset("a", 1)); }), HasSubstr("no graph"));
+  // Broken further in, where it shows when somebody looks.
+  std::string torn = onnx::testing::tensor("w", 1, {1}, "abcd");
+  protozero::pbf_writer(torn).add_bytes(13, "\x0a\x7f");
+  const Graph inside = graph_of(onnx::testing::model_of({.nodes = {node("Add", {"x", "w"}, {"y"})},
+                                                         .inputs = {value("x")},
+                                                         .outputs = {value("y")},
+                                                         .initializers = {torn}}));
+  EXPECT_THAT(error_of([&] { inside.initializer("w"); }), HasSubstr("end early"));
+  EXPECT_THAT(error_of([&] { inside.edit().add_output("w"); }), HasSubstr("end early"));
+  EXPECT_THAT(error_of([&] { inside.edit().commit(); }), HasSubstr("end early"));
 }
 
 }  // namespace
