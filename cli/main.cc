@@ -71,6 +71,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
 
 }  // namespace transmuter::cli
 
+// NOLINTNEXTLINE(bugprone-exception-escape): none that the options' set-up could throw is worth a sentence
 int main(int argc, char** argv) {
   using namespace transmuter;
   CLI::App app("Runs ONNX models on any backend.\nExit codes: 0 ok, 1 failed, 2 usage.", "transmuter");
@@ -85,13 +86,11 @@ int main(int argc, char** argv) {
   cli::add_embed(app);
   cli::add_edit(app);
   cli::add_download(app);
-  if (argc > 1) {
-    if (const std::string sentence = cli::unknown_command(app, argv[1]); !sentence.empty()) {
+  try {
+    if (const std::string sentence = argc > 1 ? cli::unknown_command(app, argv[1]) : ""; !sentence.empty()) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());
       return 2;
     }
-  }
-  try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
