@@ -26,7 +26,7 @@ inline constexpr int kDotRows = 2;
 
 #if HWY_TARGET != HWY_SCALAR
 template <class D>
-HWY_INLINE hn::Vec<hn::Full128<float>> sum_of_blocks(D d, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::Full128<float>> sum_of_blocks([[maybe_unused]] D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return v;
   } else {

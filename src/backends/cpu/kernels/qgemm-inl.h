@@ -144,7 +144,7 @@ inline int32_t pack_sign_row(const uint8_t* a, int64_t column_stride, int64_t k,
 }
 #endif
 
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128  // not what is emulated
 #define TM_QGEMM_WIDE 1
 HWY_INLINE VI multiply_pairs(VI x, VI w) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL

@@ -89,7 +89,8 @@ ResizeTable resize_table(const ResizeAxis& a) {
     }
     // Linear without a wider filter: the coordinate is brought inside first.
     if (a.mode == ResizeMode::linear && !shrinks && !a.exclude_outside) x = std::min(std::max(x, 0.0f), last);
-    const float first = shrinks ? std::floor(x) - std::ceil(reach) + 1 : std::floor(x) - (table.taps / 2 - 1);
+    const int64_t before = table.taps / 2 - 1;
+    const float first = std::floor(x) - (shrinks ? std::ceil(reach) - 1 : static_cast<float>(before));
     float total = 0;
     std::vector<float> weights(static_cast<size_t>(table.taps));
     for (int64_t t = 0; t < table.taps; ++t) {
