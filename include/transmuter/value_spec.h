@@ -21,7 +21,7 @@ struct ValueSpec {
   std::vector<Dim> shape;
   std::vector<ValueSpec> element;    // one, of a sequence or an optional; `dtype` is that of a map's values
   DType key_dtype = DType::invalid;  // a map's
-  bool optional = false;  // an input with a default (an initializer of the same name)
+  bool optional = false;             // an input with a default (an initializer of the same name)
 };
 
 }  // namespace transmuter

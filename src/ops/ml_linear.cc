@@ -49,7 +49,9 @@ void linear_classifier(OpContext& op) {
   if (rows == 1 && labels == 2) {
     const Value above = b.compare(scores, b.like(scores, 0), CompareDirection::gt);
     output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames);
-    const Value second = post_transform(op, scores, transform);
+    // Of one score there is no softmax: ONNX Runtime leaves it as it is.
+    const bool softmax = transform == "SOFTMAX" || transform == "SOFTMAX_ZERO";
+    const Value second = softmax ? scores : post_transform(op, scores, transform);
     op.output(1, b.convert(b.concatenate({b.subtract(b.like(second, 1), second), second}, 1), DType::f32));
     return;
   }

@@ -46,7 +46,7 @@ Tensor default_of(const onnx::Node& node, DType dtype) {
   return of_integers({integer_attribute(node, "default_int64", -1)}).cast(dtype);
 }
 
-// The place of each element in the keys, or -1. NaN is found as NaN.
+// The place of each element in the keys, or -1. From version 4 of LabelEncoder on NaN is found as NaN.
 std::vector<int64_t> places_of(const onnx::Node& node, const Tensor& x, const Tensor& keys) {
   if ((x.dtype() == DType::string) != (keys.dtype() == DType::string))
     invalid(node, "keys of ", name(keys.dtype()), " for elements of ", name(x.dtype()));
@@ -66,7 +66,7 @@ std::vector<int64_t> places_of(const onnx::Node& node, const Tensor& x, const Te
     const auto listed = keys.aligned().cast(DType::f64).to_vector<double>();
     find(elements, listed);
     for (size_t k = 0; k < listed.size(); ++k)
-      for (size_t i = 0; std::isnan(listed[k]) && i < elements.size(); ++i)
+      for (size_t i = 0; node.version >= 4 && std::isnan(listed[k]) && i < elements.size(); ++i)
         if (std::isnan(elements[i]) && places[i] < 0) places[i] = static_cast<int64_t>(k);
   } else {
     find(x.aligned().cast(DType::i64).to_vector<int64_t>(), keys.aligned().cast(DType::i64).to_vector<int64_t>());
