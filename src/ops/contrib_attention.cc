@@ -152,16 +152,20 @@ std::vector<Value> project_heads(OpContext& op, Value projected, int64_t heads) 
 void finish_attention(OpContext& op, std::vector<Value> heads, size_t mask, size_t past_input, size_t bias) {
   Builder& b = op.build();
   Dim past = 0;
+  const bool wanted = op.wants_output(1);
+  const auto both = [&] { return b.concatenate({b.expand_dims(heads[1], {0}), b.expand_dims(heads[2], {0})}, 0); };
+  Value present;  // [2, b, heads, s, d], as the cache is
   if (op.has_input(past_input)) {
-    const Value cache = op.input(past_input);  // [2, b, heads, s, d]
+    const Value cache = op.input(past_input);
     past = b.shape(cache)[3];
-    for (int64_t i = 0; i < 2; ++i) {
-      Value& part = heads[static_cast<size_t>(i + 1)];
-      part = b.concatenate({b.squeeze(b.slice_axis(cache, 0, i, i + 1), {0}), part}, 2);
-    }
+    present = b.concatenate({cache, both()}, 3);
+    for (int64_t i = 0; i < 2; ++i)
+      heads[static_cast<size_t>(i + 1)] = b.squeeze(b.slice_axis(present, 0, i, i + 1), {0});
+  } else if (wanted) {
+    present = both();
   }
   op.output(0, merge_heads(b, contrib_attention(op, heads[0], heads[1], heads[2], mask, bias, past, false)[0]));
-  if (op.wants_output(1)) op.output(1, b.concatenate({b.expand_dims(heads[1], {0}), b.expand_dims(heads[2], {0})}, 0));
+  if (wanted) op.output(1, present);
 }
 
 namespace {

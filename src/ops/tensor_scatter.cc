@@ -1,4 +1,5 @@
 // TensorScatter: rows written into a cache, each sequence of the batch at its own place.
+#include "ir/composites/composites.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -27,6 +28,13 @@ void tensor_scatter(OpContext& op) {
     return op.output(0, b.dynamic_update_slice(cache, update, zeros));
   }
   require_index(op, 2);
+  if (mode == "linear" && provably_eq(shape[0], 1)) {  // one place: written there, not looked for everywhere
+    std::vector<Value> starts(static_cast<size_t>(rank), b.integer(DType::i64, 0));
+    const Value first = ir::checked_indices(b, b.convert(op.input(2), DType::i64), {capacity - rows + 1}, false,
+                                            "TensorScatter: write_indices");
+    starts[static_cast<size_t>(axis)] = b.reshape(first, {});
+    return op.output(0, b.dynamic_update_slice(cache, update, starts));
+  }
   const Dims places{shape[0], capacity};
   const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, DType::i64), places, {}); };
   const Value start = b.broadcast_in_dim(b.convert(op.input(2), DType::i64), places, {0});

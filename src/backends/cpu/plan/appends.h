@@ -1,5 +1,6 @@
-// Caches that grow: past (an input) ++ now -> present (a result). Such a result lies where the input does, in memory
-// with room behind it; before the program runs the input is moved there if it isn't.
+// Caches: an input that comes back as a result with something new behind it (past ++ now -> present), or in it (a
+// buffer as long as the longest text, written at the current place). Such a result lies where the input does; before
+// the program runs the input is moved to memory of its own, with room behind it, if it isn't there.
 #pragma once
 
 #include <vector>
@@ -9,9 +10,15 @@
 namespace transmuter::cpu {
 
 struct Append {
-  const ir::Op* op;  // the concatenation
+  enum class Kind : uint8_t { grow, write };
+  Kind kind;
+  const ir::Op* op;     // concatenate; dynamic_update_slice
+  const ir::Op* zeros;  // write: the pad that puts zeros behind what is new, to the end of the cache; may be null
   ir::Value past, present;
   int64_t axis;
+
+  // What is new.
+  ir::Value now() const { return zeros ? zeros->operands[0] : op->operands[1]; }
 };
 
 // At most one for each input and each result, in the program's order.

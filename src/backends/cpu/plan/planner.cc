@@ -39,6 +39,9 @@ Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& stor
   }
   for (ir::Value v : program.results()) is_result_[static_cast<size_t>(v.id)] = true;
   for (const ir::Parameter& p : program.parameters()) parameter_[static_cast<size_t>(p.value.id)] = &p;
+  for (const Append& a : appends_) {
+    if (a.zeros) absorb(*a.zeros);
+  }
 }
 
 const Append* Planner::append(const ir::Op& op) const {
@@ -149,7 +152,7 @@ std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
   using Plan = std::unique_ptr<Step> (*)(Planner&, const ir::Op&);
   static constexpr Plan kKernels[] = {plan_view,      plan_table,       plan_tile,   plan_reduce,
                                       plan_normalize, plan_attention,   plan_rotary, plan_pool,
-                                      plan_gather,    plan_concatenate, plan_plain};
+                                      plan_gather,    plan_concatenate, plan_update, plan_plain};
   for (Plan plan : kKernels) {
     if (std::unique_ptr<Step> step = plan(*this, op)) {
       step->location = op.location;

@@ -8,6 +8,7 @@
 #include "backends/cpu/run/view.h"
 #include "base/dim.h"
 #include "base/thread_pool.h"
+#include "transmuter/backend.h"
 
 namespace transmuter::cpu {
 
@@ -16,6 +17,7 @@ struct RunContext {
   std::byte* const* bases;  // by buffer
   ThreadPool& pool;
   Bindings& bindings;
+  GrowingStorage* const* growing;  // by buffer: inputs in memory with room; null for others
 
   template <class T = float>
   T* at(const Place& place) const {

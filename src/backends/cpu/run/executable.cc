@@ -24,6 +24,11 @@ CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadP
     : program_(program), pool_(std::move(pool)), store_(options.weights), state_(options.state), verbose_(verbose) {
   stages_ = Planner(program_, *pool_, *store_, verbose).plan();
   caches_.resize(stages_.size());
+  written_.resize(static_cast<size_t>(program_.value_count()));
+  for (const Stage& stage : stages_) {
+    for (const Append& append : stage.appends)
+      written_[static_cast<size_t>(append.present.id)] = append.kind == Append::Kind::write;
+  }
   keep_weights();
   for (const ir::Op& op : program_.ops()) {
     if (op.primitive == &ir::prim::constant) constants_.push_back(&op);
@@ -144,7 +149,8 @@ void CpuExecutable::make_room(const Append& append, std::vector<Buffer>& values,
   Buffer& buffer = values[static_cast<size_t>(append.past.id)];
   const int64_t rows = bindings.evaluate(program_.type(append.present).shape[static_cast<size_t>(append.axis)]);
   bool copied = false;
-  buffer = with_room(buffer, append.axis, rows, pool_.get(), copied);
+  const bool grows = append.kind == Append::Kind::grow;
+  buffer = with_room(buffer, append.axis, rows, grows, pool_.get(), copied);
   RunCounters& counters = state_->counters;
   if (!copied) return RunCounters::add(counters.appends);
   RunCounters::add(counters.cache_copies);
@@ -160,6 +166,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
   const ArenaPool::Lease arena(state_->arenas, static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
   std::vector<Buffer> outputs(plan->outputs.size());
   std::vector<std::byte*> bases(plan->buffers.size());
+  std::vector<GrowingStorage*> growing(bases.size());
   const auto input = [&](const BoundBuffer& buffer) -> Buffer& {
     return values[static_cast<size_t>(stage.inputs[static_cast<size_t>(buffer.index)].id)];
   };
@@ -168,6 +175,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
     if (output.grown) {
       outputs[i].growing = input(plan->buffers[static_cast<size_t>(output.buffer)]).growing;
       outputs[i].shape = output.shape;
+      outputs[i].keeps_room = input(plan->buffers[static_cast<size_t>(output.buffer)]).keeps_room;
       continue;
     }
     outputs[i].host = Tensor(output.dtype, output.shape);
@@ -182,6 +190,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
         break;
       case BoundBuffer::Kind::input:
         bases[i] = const_cast<std::byte*>(bytes_of(input(buffer)));
+        growing[i] = input(buffer).growing.get();
         break;
       case BoundBuffer::Kind::constant:
         bases[i] = const_cast<std::byte*>(buffer.constant);
@@ -190,7 +199,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
         break;
     }
   }
-  const RunContext context{bases.data(), *pool_, bindings};
+  const RunContext context{bases.data(), *pool_, bindings, growing.data()};
   std::vector<double> seconds;
   for (const BoundLaunch& launch : plan->launches) {
     const auto start = verbose_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
@@ -253,8 +262,9 @@ std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindi
     if (value.growing) {
       GrowingStorage& storage = *value.growing;
       const int64_t rows = value.shape[static_cast<size_t>(storage.axis)];
-      if (storage.used < rows) storage.used = rows;
-      if (value.shape == storage.memory.shape()) value = {.host = storage.memory};
+      const bool written = written_[static_cast<size_t>(v.id)];  // their steps move the mark
+      if (!written && storage.used < rows) storage.used = rows;
+      if (value.shape == storage.memory.shape() && !(written && value.keeps_room)) value = {.host = storage.memory};
     }
     results.push_back(value);
   }

@@ -51,6 +51,7 @@ class CpuExecutable : public Executable {
   std::vector<std::pair<ir::Value, std::shared_ptr<const Tensor>>> weights_;
   bool verbose_;
   std::vector<Stage> stages_;
+  std::vector<bool> written_;  // by value: a cache written in place
   std::vector<const ir::Op*> constants_;
   mutable std::mutex mutex_;  // of caches_
   mutable std::vector<PlanCache> caches_;

@@ -34,16 +34,16 @@ Tensor compacted(const Buffer& buffer, ThreadPool* pool) {
   return dense;
 }
 
-Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, ThreadPool* pool, bool& copied) {
+Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, ThreadPool* pool, bool& copied) {
   const size_t a = static_cast<size_t>(axis);
   Buffer result = buffer;
   const Shape& shape = shape_of(buffer);
   const GrowingStorage* growing = buffer.growing.get();
-  copied = !buffer.donated || !growing || growing->axis != axis || growing->used != shape[a] ||
-           growing->memory.shape()[a] < rows;
+  copied = !buffer.donated || !growing || growing->axis != axis || growing->memory.shape()[a] < rows ||
+           (grows ? growing->used != shape[a] : growing->memory.shape() != shape);
   if (!copied) return result;
   Shape capacity = shape;
-  capacity[a] = buffer.keeps_room ? roomy(rows) : rows;
+  capacity[a] = buffer.keeps_room && grows ? roomy(rows) : rows;
   result.growing = std::make_shared<GrowingStorage>();
   result.growing->memory = Tensor(dtype_of(buffer), capacity);
   result.growing->axis = axis;

@@ -14,8 +14,8 @@ const std::byte* bytes_of(const Buffer& buffer);
 View layout_of(const Buffer& buffer);
 // A copy that is dense.
 Tensor compacted(const Buffer& buffer, ThreadPool* pool);
-// The value in memory with room for `rows` along `axis`: where it is, if it may grow there, else a copy with room for
-// more rows if more are to come. `copied`: which of the two.
-Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, ThreadPool* pool, bool& copied);
+// The value in memory with room for `rows` along `axis`: where it is, if it may grow (or be written) there, else a
+// copy, with room for more rows if it grows and more are to come. `copied`: which of the two.
+Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, ThreadPool* pool, bool& copied);
 
 }  // namespace transmuter::cpu
