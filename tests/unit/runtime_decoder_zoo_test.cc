@@ -231,6 +231,51 @@ void decode(const Case& c, int64_t first_tokens) {
   EXPECT_LT(far, 2e-4);
 }
 
+class SharedBuffers : public ::testing::TestWithParam<const char*> {};
+
+// The same texts with caches that grow and with caches as long as the longest text.
+TEST_P(SharedBuffers, AreWrittenInPlace) {
+  const char* cases = std::getenv("TRANSMUTER_CASES");
+  if (!cases) GTEST_SKIP() << "TRANSMUTER_CASES is not set";
+  const fs::path folder = fs::path(cases) / "zoo_text" / GetParam();
+  const Model model = Model::load((folder / "model.onnx").string());
+  const Case c{GetParam(), model, example_of(model, folder)};
+  CompileOptions compile;
+  compile.threads = 1;
+  DecoderOptions options = options_for(c);
+  Decoder grown(c.model.compile(compile), options);
+  options.shared_buffers = true;
+  options.max_length = 40;
+  Decoder shared(c.model.compile(compile), options);
+  const int64_t caches = static_cast<int64_t>(shared.caches().size());
+  for (int64_t before = 0; before < 40;) {
+    const int64_t count = before == 0 ? 5 : 1;
+    const RunStats at = shared.stats();
+    const TensorMap a = grown.step(step_inputs(c, before, count)), b = shared.step(step_inputs(c, before, count));
+    for (const auto& [name, value] : a) EXPECT_LT(worst(value.tensor, b.at(name).tensor), 2e-4) << name;
+    before += count;
+    if (before < 7) continue;
+    EXPECT_EQ(shared.stats().appends - at.appends, caches);
+    EXPECT_EQ(shared.stats().cache_copies, at.cache_copies);
+    EXPECT_EQ(shared.stats().traces, at.traces);
+  }
+  EXPECT_LE(shared.stats().traces, 3);
+  // Behind the text are zeros, as an operator that makes a new cache says.
+  const Tensor cache = shared.cache(shared.caches()[0].past).cast(DType::f32);
+  EXPECT_EQ(cache.dim(2), 40);
+  shared.reset();
+  shared.step(step_inputs(c, 0, 3));
+  const Tensor fresh = shared.cache(shared.caches()[0].past).cast(DType::f32);
+  EXPECT_EQ(fresh.to_vector<float>().back(), 0);
+  EXPECT_THROW(shared.step(step_inputs(c, 3, 38)), Error);
+  shared.step(step_inputs(c, 3, 2));
+  EXPECT_EQ(shared.length(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Genai, SharedBuffers,
+                         ::testing::Values("genai_llama_fp32", "genai_llama_kvint8", "genai_llama_fp16_cuda"),
+                         [](const auto& info) { return std::string(info.param); });
+
 class DecoderZoo : public ::testing::TestWithParam<fs::path> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecoderZoo);
 

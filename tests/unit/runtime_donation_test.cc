@@ -123,6 +123,41 @@ TEST(Donation, OneTensorAsTwoInputs) {
   EXPECT_EQ(floats_of(out.at("y")), std::vector<float>(8, 8));
 }
 
+// updated = TensorScatter(cache, x, at); y = the cache's sum over its rows.
+GraphParts scattering() {
+  return {.nodes = {node("TensorScatter", {"cache", "x", "at"}, {"updated_cache"}, {int_attribute("axis", 1)}),
+                    node("Abs", {"updated_cache"}, {"read"}),
+                    node("ReduceSum", {"read", "axes"}, {"y"}, {int_attribute("keepdims", 0)})},
+          .inputs = {shaped("x", kFloat, {"b", "s", 4}), shaped("cache", kFloat, {"b", "max", 4}),
+                     shaped("at", kInt64, {"b"})},
+          .outputs = {shaped("y", kFloat, {"b", 4}), shaped("updated_cache", kFloat, {"b", "max", 4})},
+          .initializers = {int64_tensor("axes", {1})}};
+}
+
+TEST(Donation, TensorScatterWritesInPlace) {
+  CompileOptions options;
+  options.threads = 1;
+  const CompiledModel run = load(scattering(), 24).compile(options);
+  TensorMap in{{"cache", Tensor::zeros(DType::f32, {1, 8, 4})}};
+  float total = 0;
+  for (int64_t step = 0; step < 4; ++step) {
+    in["x"] = row(static_cast<float>(step + 1), 1, 2);
+    in["at"] = Tensor(std::vector<int64_t>{step * 2}, {1});
+    TensorMap out = run(std::move(in));
+    total += 2 * static_cast<float>(step + 1);
+    EXPECT_EQ(floats_of(out.at("y")), std::vector<float>(4, total));
+    in.clear();
+    in["cache"] = std::move(out.at("updated_cache"));
+  }
+  EXPECT_EQ(run.stats().appends, 3);
+  EXPECT_EQ(run.stats().cache_copies, 1);
+  in["x"] = row(1, 1, 2);
+  in["at"] = Tensor(std::vector<int64_t>{7}, {1});
+  EXPECT_NE(error_in([&] { run(std::move(in)); }).find("TensorScatter"), std::string::npos);
+  in["at"] = Tensor(std::vector<int64_t>{6}, {1});
+  EXPECT_EQ(floats_of(run(std::move(in)).at("y")), std::vector<float>(4, total - 8 + 2));
+}
+
 TEST(Decoder, ForksShareUntilTheyGrow) {
   Decoder one(on_cpu(appending()));
   ASSERT_EQ(one.caches().size(), 1U);
