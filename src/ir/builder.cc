@@ -90,7 +90,7 @@ std::vector<Value> Builder::emit(const Primitive& primitive, std::vector<Value> 
 
 std::vector<Value> Builder::emit_copy(const Op& op, std::vector<Value> operands, const std::vector<Type>& result_types,
                                       const std::string& location) {
-  set_location(location);
+  if (location_ < 0 || program_.locations_[static_cast<size_t>(location_)] != location) set_location(location);
   Op copy{op.primitive, std::move(operands), op.attributes, {}, op.regions, location_};
   for (const Type& result : result_types) {
     copy.results.push_back({program_.value_count()});

@@ -1,7 +1,9 @@
 #include "ir/passes/attribute_record.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 #include "base/strings.h"
 
@@ -37,6 +39,38 @@ class Recorder : public AttributeVisitor {
     record_.key += ';';
   }
   AttributeRecord& record_;
+};
+
+class Hasher : public AttributeVisitor {
+ public:
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+
+  void integer(const char*, int64_t value) override { mix(static_cast<uint64_t>(value)); }
+  void integers(const char*, const std::vector<int64_t>& value) override {
+    mix(value.size());
+    for (const int64_t v : value) mix(static_cast<uint64_t>(v));
+  }
+  void dims(const char*, const Dims& value) override {
+    mix(value.size());
+    for (const Dim d : value) mix(static_cast<uint64_t>(d.hint()));
+  }
+  void real(const char*, double value) override { mix(std::bit_cast<uint64_t>(value)); }
+  void text(const char*, std::string_view value) override { mix(std::hash<std::string_view>()(value)); }
+  void tensor(const char*, const Tensor& value) override {
+    mix(static_cast<uint64_t>(value.dtype()));
+    for (const int64_t extent : value.shape()) mix(static_cast<uint64_t>(extent));
+    const char* bytes = reinterpret_cast<const char*>(value.bytes());
+    const size_t some = std::min<size_t>(value.nbytes(), 256);
+    mix(std::hash<std::string_view>()({bytes, some}));
+    mix(std::hash<std::string_view>()({bytes + value.nbytes() - some, some}));
+  }
+  void real_expression(const char*, Real value) override { mix(std::bit_cast<uint64_t>(value.hint())); }
+
+ private:
+  void mix(uint64_t value) {
+    hash = (hash ^ value) * 0xff51afd7ed558ccdu;
+    hash ^= hash >> 32;
+  }
 };
 
 class TextWriter : public AttributeVisitor {
@@ -82,6 +116,12 @@ bool all_same(const std::vector<T>& a, const std::vector<T>& b, Same same_one) {
 AttributeRecord::AttributeRecord(const Attributes* attributes) {
   Recorder recorder(*this);
   if (attributes) attributes->visit(recorder);
+}
+
+uint64_t attribute_hash(const Attributes* attributes) {
+  Hasher hasher;
+  if (attributes) attributes->visit(hasher);
+  return hasher.hash;
 }
 
 bool same(const AttributeRecord& a, const AttributeRecord& b) {

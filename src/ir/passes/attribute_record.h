@@ -16,6 +16,8 @@ struct AttributeRecord {
 
   explicit AttributeRecord(const Attributes* attributes);
 };
+// Equal for equal fields; dims, reals and tensors count by what says most without looking far: hints, sizes.
+uint64_t attribute_hash(const Attributes* attributes);
 // Equal fields: dims are the same expression, tensors the same bytes (large ones: the same storage). No guards.
 bool same(const AttributeRecord& a, const AttributeRecord& b);
 

@@ -30,14 +30,22 @@ std::vector<Value> Copier::mapped(const std::vector<Value>& old) const {
   return now;
 }
 
-std::string Copier::location(const Op& op) const {
-  return op.location < 0 ? std::string() : from_.locations()[static_cast<size_t>(op.location)];
+const std::string& Copier::location(const Op& op) const {
+  static const std::string kNowhere;
+  return op.location < 0 ? kNowhere : from_.locations()[static_cast<size_t>(op.location)];
+}
+
+void Copier::locate(const Op& op) {
+  if (op.location == located_) return;
+  build_.set_location(location(op));
+  located_ = op.location;
 }
 
 void Copier::copy(const Op& op) {
-  std::vector<Type> types;
-  for (Value result : op.results) types.push_back(from_.type(result));
-  std::vector<Value> results = build_.emit_copy(op, mapped(op.operands), types, location(op));
+  types_.resize(op.results.size());  // the shapes keep their memory
+  for (size_t i = 0; i < types_.size(); ++i) types_[i] = from_.type(op.results[i]);
+  const std::vector<Value> results = build_.emit_copy(op, mapped(op.operands), types_, location(op));
+  located_ = op.location;
   for (size_t i = 0; i < results.size(); ++i) set(op.results[i], results[i]);
 }
 

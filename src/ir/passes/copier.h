@@ -24,9 +24,9 @@ class Copier {
   Value operator[](Value old) const { return map_[static_cast<size_t>(old.id)]; }
   void set(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
   std::vector<Value> mapped(const std::vector<Value>& old) const;
-  std::string location(const Op& op) const;
+  const std::string& location(const Op& op) const;
   // Later ops of the builder come from where `op` came from.
-  void locate(const Op& op) { build_.set_location(location(op)); }
+  void locate(const Op& op);
   // Copies an op as it is, or with other regions.
   void copy(const Op& op);
   void copy(const Op& op, std::vector<ProgramPtr> regions);
@@ -37,6 +37,8 @@ class Copier {
   std::optional<ShapeScope::Enter> enter_;
   Builder build_;
   std::vector<Value> map_;
+  std::vector<Type> types_;  // of the op being copied
+  int32_t located_ = -1;     // where the builder's ops come from, as an index into from_'s locations
 };
 
 }  // namespace transmuter::ir

@@ -11,8 +11,17 @@ namespace {
 struct Seen {
   const Op* op;
   std::vector<Value> operands;
-  AttributeRecord attributes;
 };
+
+uint64_t hash_of(const Seen& seen) {
+  uint64_t hash = attribute_hash(seen.op->attributes.get()) ^ reinterpret_cast<uintptr_t>(seen.op->primitive);
+  for (const Value operand : seen.operands) hash = (hash + static_cast<uint64_t>(operand.id) + 1) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+bool same_attributes(const Op& a, const Op& b) {
+  return a.attributes == b.attributes || same(AttributeRecord(a.attributes.get()), AttributeRecord(b.attributes.get()));
+}
 
 bool same_types(const Program& program, const Op& a, const Op& b) {
   if (a.results.size() != b.results.size()) return false;
@@ -29,22 +38,25 @@ bool same_types(const Program& program, const Op& a, const Op& b) {
 
 Program cse(const Program& program) {
   Copier copier(program);
-  std::unordered_multimap<std::string, Seen> seen;
+  std::unordered_multimap<uint64_t, Seen> seen;
+  seen.reserve(program.ops().size());
   for (const Op& op : program.ops()) {
-    Seen now{&op, copier.mapped(op.operands), AttributeRecord(op.attributes.get())};
-    std::string key = str(op.primitive->name, ";", now.attributes.key);
-    for (Value operand : now.operands) key += str(operand.id, ",");
+    Seen now{&op, copier.mapped(op.operands)};
+    const uint64_t key = hash_of(now);
     auto [first, last] = seen.equal_range(key);
-    while (first != last &&
-           !(first->second.op->primitive == op.primitive && first->second.op->regions == op.regions &&
-             same(first->second.attributes, now.attributes) && same_types(program, *first->second.op, op)))
+    while (first != last) {
+      const Seen& before = first->second;
+      if (before.op->primitive == op.primitive && before.operands == now.operands && before.op->regions == op.regions &&
+          same_types(program, *before.op, op) && same_attributes(*before.op, op))
+        break;
       ++first;
+    }
     if (first != last) {
       for (size_t i = 0; i < op.results.size(); ++i) copier.set(op.results[i], copier[first->second.op->results[i]]);
       continue;
     }
     copier.copy(op);
-    seen.emplace(std::move(key), std::move(now));
+    seen.emplace(key, std::move(now));
   }
   return copier.finish();
 }

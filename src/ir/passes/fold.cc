@@ -63,16 +63,14 @@ class Folder {
 
   bool fold_constants(const Op& op) {
     if (!is_foldable(op) || op.primitive == &prim::broadcast_in_dim) return false;  // repeats are cheaper than bytes
+    for (Value operand : op.operands)
+      if (!build().constant_value(copier_[operand])) return false;
     const AttributeRecord attributes(op.attributes.get());
     if (!all_constant(attributes.dims) ||
         std::any_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return !r.is_constant(); }))
       return false;
     std::vector<Tensor> operands;
-    for (Value operand : op.operands) {
-      const Tensor* value = build().constant_value(copier_[operand]);
-      if (!value) return false;
-      operands.push_back(*value);
-    }
+    for (Value operand : op.operands) operands.push_back(*build().constant_value(copier_[operand]));
     std::vector<Type> types;
     for (Value result : op.results) {
       const Type& type = copier_.from().type(result);

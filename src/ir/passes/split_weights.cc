@@ -58,16 +58,16 @@ class Splitter {
   bool runs_before(const Op& op) { return fact(op.results[0]).known; }
 
   void learn(const Op& op) {
-    const AttributeRecord attributes(op.attributes.get());
-    bool known = op.regions.empty() && !op.results.empty() && all_constant(attributes.dims) &&
-                 std::all_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return r.is_constant(); });
-    std::vector<int32_t> roots;
-    for (Value operand : op.operands) {
-      known = known && fact(operand).known;
-      roots.insert(roots.end(), fact(operand).roots.begin(), fact(operand).roots.end());
-    }
+    bool known = op.regions.empty() && !op.results.empty();
+    for (Value operand : op.operands) known = known && fact(operand).known;
     for (Value result : op.results) known = known && all_constant(program_.type(result).shape);
     if (!known) return;
+    const AttributeRecord attributes(op.attributes.get());
+    if (!all_constant(attributes.dims) ||
+        std::any_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return !r.is_constant(); }))
+      return;
+    std::vector<int32_t> roots;
+    for (Value operand : op.operands) roots.insert(roots.end(), fact(operand).roots.begin(), fact(operand).roots.end());
     std::sort(roots.begin(), roots.end());
     roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
     size_t from = 0;
