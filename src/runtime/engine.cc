@@ -55,15 +55,15 @@ ir::Program Engine::prepare(const ir::Program& program, std::map<std::string, in
     }
   }
   ready = ir::inline_composites(
-      ready, [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); });
+      std::move(ready), [this](const ir::Program& p, const ir::Op& op) { return backend->takes_composite(p, op); });
   if (passes) {
     ready = ir::run_passes(ready, ir::standard_passes());
-    const ir::SplitProgram split = ir::split_weights(ready);
+    ir::SplitProgram split = ir::split_weights(ready);
     if (!split.prepared.empty()) {
       std::vector<Tensor> prepared = ir::evaluate(split.prepare, {}, nullptr);
       if (options.weights)
         for (Tensor& tensor : prepared) tensor = kept_once(std::move(tensor), *options.weights);
-      ready = ir::with_prepared(split, std::move(prepared));
+      ready = ir::with_prepared(std::move(split), std::move(prepared));
     }
   }
   return ready;

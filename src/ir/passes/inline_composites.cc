@@ -8,20 +8,36 @@ namespace {
 
 using Keep = std::function<bool(const Program&, const Op&)>;
 
-// One round; decompositions may hold composites in turn. Sets `left` where another round is needed.
-Program inline_once(const Program& program, const Keep& keep, bool& left) {
-  Copier copier(program);
-  Keep keep_inside;
-  if (keep) keep_inside = [&](const Program& inner, const Op& op) { return op.primitive->evaluate && keep(inner, op); };
+// Inside regions a composite is kept only where the interpreter runs it, too.
+Keep inside_regions(const Keep& keep) {
+  if (!keep) return keep;
+  return [&keep](const Program& inner, const Op& op) { return op.primitive->evaluate && keep(inner, op); };
+}
+
+bool is_inlined(const Program& program, const Op& op, const Keep& keep) {
+  return op.primitive->decompose && !(keep && keep(program, op));
+}
+
+bool has_inlined(const Program& program, const Keep& keep) {
   for (const Op& op : program.ops()) {
-    if (!op.primitive->decompose || (keep && keep(program, op))) {
+    if (is_inlined(program, op, keep)) return true;
+    for (const ProgramPtr& region : op.regions)
+      if (has_inlined(*region, inside_regions(keep))) return true;
+  }
+  return false;
+}
+
+// One round; decompositions may hold composites in turn.
+Program inline_once(const Program& program, const Keep& keep) {
+  Copier copier(program);
+  for (const Op& op : program.ops()) {
+    if (!is_inlined(program, op, keep)) {
       std::vector<ProgramPtr> regions;
       for (const ProgramPtr& region : op.regions)
-        regions.push_back(std::make_shared<const Program>(inline_composites(*region, keep_inside)));
+        regions.push_back(std::make_shared<const Program>(inline_composites(*region, inside_regions(keep))));
       copier.copy(op, std::move(regions));
       continue;
     }
-    left = true;
     copier.locate(op);
     std::vector<Value> results =
         op.primitive->decompose(copier.build(), copier.mapped(op.operands), op.attributes.get());
@@ -34,13 +50,9 @@ Program inline_once(const Program& program, const Keep& keep, bool& left) {
 
 }  // namespace
 
-Program inline_composites(const Program& program, const Keep& keep) {
-  Program out = program;
-  for (bool left = true; left;) {
-    left = false;
-    out = inline_once(out, keep, left);
-  }
-  return out;
+Program inline_composites(Program program, const Keep& keep) {
+  while (has_inlined(program, keep)) program = inline_once(program, keep);
+  return program;
 }
 
 }  // namespace transmuter::ir

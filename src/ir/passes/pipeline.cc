@@ -79,21 +79,25 @@ std::vector<Pass> raising_passes() {
           {"hoist_activations", hoist_activations}};
 }
 
-Program run_passes(Program program, std::span<const Pass> passes, const PipelineOptions& options) {
+Program run_passes(const Program& program, std::span<const Pass> passes, const PipelineOptions& options) {
   Dump dump(options.dump_directory);
   dump.write(program, "start");
+  const Program* now = &program;
+  Program made;
   for (const Pass& pass : passes) {
     if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end()) continue;
     try {
-      program = pass.run(program);
-      dump.write(program, pass.name);
-      if (options.verify) verify(program);
+      made = pass.run(*now);
+      now = &made;
+      dump.write(made, pass.name);
+      if (options.verify) verify(made);
     } catch (Error& error) {
       error.in("pass " + pass.name);
       throw;
     }
   }
-  return program;
+  if (now == &program) made = program;
+  return made;
 }
 
 }  // namespace transmuter::ir

@@ -30,7 +30,7 @@ std::vector<Pass> standard_passes();
 // After the standard ones, and after autodiff: composites in place of what exporters wrote for them (raising.h).
 std::vector<Pass> raising_passes();
 // Runs passes in order. An Error gets the pass's name added.
-Program run_passes(Program program, std::span<const Pass> passes,
+Program run_passes(const Program& program, std::span<const Pass> passes,
                    const PipelineOptions& options = pipeline_options_from_environment());
 
 }  // namespace transmuter::ir

@@ -132,10 +132,10 @@ class Splitter {
 
 SplitProgram split_weights(const Program& program) { return Splitter(program).run(); }
 
-Program with_prepared(const SplitProgram& split, std::vector<Tensor> results) {
+Program with_prepared(SplitProgram split, std::vector<Tensor> results) {
   if (results.size() != split.prepared.size())
     throw Error(ErrorCode::internal, "prepare gave another number of results");
-  return Builder::with_weights(split.main, split.prepared, std::move(results));
+  return Builder::with_weights(std::move(split.main), split.prepared, std::move(results));
 }
 
 }  // namespace transmuter::ir

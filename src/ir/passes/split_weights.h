@@ -17,6 +17,6 @@ struct SplitProgram {
 };
 SplitProgram split_weights(const Program& program);
 // Main with the results of prepare in their places.
-Program with_prepared(const SplitProgram& split, std::vector<Tensor> results);
+Program with_prepared(SplitProgram split, std::vector<Tensor> results);
 
 }  // namespace transmuter::ir
