@@ -9,45 +9,85 @@
 
 namespace transmuter::cpu {
 
-Binder::Binder(const ir::Program& program, Bindings& bindings, int threads, bool verbose)
+namespace {
+
+bool same(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.dtype == b.dtype && a.offset == b.offset && a.shape.size() == b.shape.size() &&
+         std::equal(a.shape.begin(), a.shape.end(), b.shape.begin()) &&
+         std::equal(a.strides.begin(), a.strides.end(), b.strides.begin());
+}
+
+}  // namespace
+
+Binder::Binder(const ir::Program& program, const SymbolBits& bits, Bindings& bindings, int threads, bool verbose)
     : program_(program),
+      bits_(bits),
       bindings_(bindings),
       threads_(threads),
       verbose_(verbose),
-      views_(static_cast<size_t>(program.value_count())) {}
+      placing_(static_cast<size_t>(program.value_count()), -1) {}
+
+std::vector<int64_t> Binder::values(const Dims& dims) {
+  for (const Dim d : dims) symbols_ |= bits_.of(d.expr());
+  return bindings_.evaluate(dims);
+}
 
 Extents Binder::shape(ir::Value v) {
   Extents extents;
-  for (const Dim& d : program_.type(v).shape) extents.push_back(bindings_.evaluate(d));
+  for (const Dim& d : program_.type(v).shape) extents.push_back(value(d));
   return extents;
 }
 
-void Binder::alias(ir::Value v, const View& view) {
-  views_[static_cast<size_t>(v.id)] = view;
-  int32_t& lying = lying_in_[static_cast<size_t>(view.buffer)];
-  lying_.push_back({v.id, lying});
-  lying = static_cast<int32_t>(lying_.size()) - 1;
+const View* Binder::placed(ir::Value v) const {
+  const int32_t at = placing_[static_cast<size_t>(v.id)];
+  if (at == -1) return nullptr;
+  return at >= 0 ? &record_->placings[static_cast<size_t>(at)].view
+                 : &before_->placings[static_cast<size_t>(-2 - at)].view;
+}
+
+void Binder::place(ir::Value v, const View& view, bool grown) {
+  if (replacing_) {
+    if (next_.placings == end_.placings) throw OtherPlan{};
+    const BindRecord::Placing& was = before_->placings[static_cast<size_t>(next_.placings++)];
+    if (was.value != v.id || was.grown != grown || was.view.buffer != view.buffer) throw OtherPlan{};
+    moved_[static_cast<size_t>(v.id)] = !same(was.view, view);
+  }
+  placing_[static_cast<size_t>(v.id)] = static_cast<int32_t>(record_->placings.size());
+  int32_t& head = record_->lying_in[static_cast<size_t>(view.buffer)];
+  record_->lying.push_back({v.id, step_, head});
+  head = static_cast<int32_t>(record_->lying.size()) - 1;
+  record_->placings.push_back({v.id, grown, view});
+  if (grown) grown_.emplace_back(v, view);
 }
 
 int32_t Binder::new_buffer(BoundBuffer buffer) {
-  lying_in_.push_back(-1);
+  if (replacing_) {
+    if (next_.buffers == end_.buffers) throw OtherPlan{};
+    BoundBuffer& slot = plan_.buffers[static_cast<size_t>(next_.buffers)];
+    if (slot.kind != buffer.kind) throw OtherPlan{};
+    buffer.first = slot.first;  // steps that are kept touch it where they did
+    buffer.last = slot.last;
+    slot = buffer;
+    return next_.buffers++;
+  }
+  record_->lying_in.push_back(-1);
   plan_.buffers.push_back(buffer);
   return static_cast<int32_t>(plan_.buffers.size()) - 1;
 }
 
-void Binder::touch(int32_t buffer) { touched_.push_back(buffer); }
-
 View Binder::view(ir::Value v) {
-  const View& view = views_[static_cast<size_t>(v.id)];
-  if (view.buffer < 0) throw Error(ErrorCode::internal, str("value %", v.id, " has no memory yet"));
-  touch(view.buffer);
-  return view;
+  const View* view = placed(v);
+  if (!view) throw Error(ErrorCode::internal, str("value %", v.id, " has no memory yet"));
+  record_->reads.push_back(v.id);
+  touch(view->buffer);
+  return *view;
 }
 
 View Binder::dense(ir::Value v) {
-  View& own = views_[static_cast<size_t>(v.id)];
-  if (!own.is_dense()) {
-    alias(v, dense_copy(own));  // later readers take the copy, too
+  const View* own = placed(v);
+  if (own && !own->is_dense()) {
+    record_->reads.push_back(v.id);
+    alias(v, dense_copy(View(*own)));  // later readers take the copy, too
   }
   return view(v);
 }
@@ -90,21 +130,20 @@ View Binder::allocate_over(ir::Value v, const View& operand) {
                   operand.offset == 0 && operand.is_dense() && product(want) == operand.size() &&
                   buffer.bytes == static_cast<int64_t>(byte_size(operand.dtype, operand.size()));
   // Nothing else that is still to be read may lie in the same memory.
-  for (int32_t i = lying_in_[static_cast<size_t>(operand.buffer)]; reusable && i >= 0;) {
-    const Lying& other = lying_[static_cast<size_t>(i)];
-    reusable = (*last_op_)[static_cast<size_t>(other.value)] <= op_;
-    i = other.next;
-  }
+  const auto none_is_read_later = [&](const BindRecord& record, int32_t last_step) {
+    for (int32_t i = record.lying_in[static_cast<size_t>(operand.buffer)]; i >= 0;) {
+      const BindRecord::Lying& other = record.lying[static_cast<size_t>(i)];
+      if (other.step <= last_step && (*last_op_)[static_cast<size_t>(other.value)] > step_) return false;
+      i = other.next;
+    }
+    return true;
+  };
+  reusable = reusable && none_is_read_later(*record_, step_) && (!before_ || none_is_read_later(*before_, step_ - 1));
   if (!reusable) return allocate(v);
   View view = dense_view(operand.buffer, type.dtype, want);
   touch(view.buffer);
   alias(v, view);
   return view;
-}
-
-void Binder::grow(ir::Value v, const View& view) {
-  alias(v, view);
-  grown_.emplace_back(v, view);
 }
 
 int32_t Binder::scratch(int64_t bytes) {
@@ -121,13 +160,9 @@ int32_t Binder::constant(const std::byte* bytes, int64_t count) {
   return new_buffer(buffer);
 }
 
-const Tensor& Binder::keep(Tensor tensor) {
-  plan_.kept.push_back(std::move(tensor));
-  return plan_.kept.back();
-}
-
 void Binder::add_launch(BoundLaunch launch) {
-  const int32_t index = static_cast<int32_t>(plan_.launches.size());
+  if (replacing_ && next_.launches == end_.launches) throw OtherPlan{};
+  const int32_t index = replacing_ ? next_.launches++ : static_cast<int32_t>(plan_.launches.size());
   launch.location = location_;
   for (int32_t b : touched_) {
     BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(b)];
@@ -136,14 +171,16 @@ void Binder::add_launch(BoundLaunch launch) {
   }
   if (verbose_) {
     std::string& shapes = plan_.shapes.emplace_back();
-    for (const View& view : views_) {
-      if (std::find(touched_.begin(), touched_.end(), view.buffer) == touched_.end() || view.buffer < 0) continue;
-      const BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(view.buffer)];
-      if (buffer.last != index) continue;
-      if (shapes.size() < 120) shapes += (shapes.empty() ? "" : " ") + str(shape_of(view.shape));
+    for (int32_t id = 0; id < program_.value_count() && shapes.size() < 120; ++id) {
+      const View* view = placed({id});
+      if (!view || std::find(touched_.begin(), touched_.end(), view->buffer) == touched_.end()) continue;
+      shapes += (shapes.empty() ? "" : " ") + str(shape_of(view->shape));
     }
   }
-  plan_.launches.push_back(launch);
+  if (replacing_)
+    plan_.launches[static_cast<size_t>(index)] = launch;
+  else
+    plan_.launches.push_back(launch);
   touched_.clear();
 }
 
@@ -162,11 +199,99 @@ void Binder::bind_constant(ir::Value v, const Tensor& tensor) {
                       extents_of(tensor.shape())));
 }
 
+BindRecord::Mark Binder::mark() const {
+  return {static_cast<int32_t>(plan_.buffers.size()),
+          static_cast<int32_t>(plan_.launches.size()),
+          static_cast<int32_t>(record_->placings.size()),
+          static_cast<int32_t>(record_->reads.size()),
+          plan_.cache_copies,
+          plan_.cache_copy_bytes,
+          0};
+}
+
+void Binder::start_from(std::shared_ptr<const BoundPlan> plan, uint64_t changed) {
+  before_ = plan->record.get();
+  changed_ = changed;
+  const BindRecord::Mark& all = before_->marks.back();
+  plan_.buffers.assign(plan->buffers.begin(), plan->buffers.begin() + all.buffers);
+  for (BoundBuffer& buffer : plan_.buffers) {
+    buffer.last = std::min(buffer.last, all.launches - 1);  // what copied the results is gone
+    if (buffer.last < buffer.first) buffer.first = INT32_MAX, buffer.last = -1;
+    if (buffer.kind != BoundBuffer::Kind::output) continue;
+    buffer.kind = BoundBuffer::Kind::arena;
+    buffer.index = -1;
+  }
+  plan_.launches.assign(plan->launches.begin(), plan->launches.begin() + all.launches);
+  record_->lying_in.assign(plan_.buffers.size(), -1);
+  moved_.resize(static_cast<size_t>(program_.value_count()));
+  plan_.from = std::move(plan);
+  next_ = {};  // the inputs come first
+  end_ = before_->marks.front();
+  replacing_ = true;
+}
+
+void Binder::begin_steps() {
+  touched_.clear();
+  if (before_) {
+    for (size_t id = 0; id < placing_.size(); ++id) {
+      const int32_t at = before_->at_start[id];
+      if (placing_[id] == -1 && at != -1) placing_[id] = -2 - at;
+    }
+    replacing_ = false;
+    return;
+  }
+  record_->at_start = placing_;
+}
+
+bool Binder::keeps_step(size_t step) {
+  const BindRecord::Mark &begin = before_->marks[step], &end = before_->marks[step + 1];
+  bool same = (begin.symbols & changed_) == 0;
+  for (int32_t i = begin.reads; same && i < end.reads; ++i)
+    same = !moved_[static_cast<size_t>(before_->reads[static_cast<size_t>(i)])];
+  if (!same) return false;
+  for (int32_t i = begin.placings; i < end.placings; ++i) {
+    const BindRecord::Placing& placing = before_->placings[static_cast<size_t>(i)];
+    placing_[static_cast<size_t>(placing.value)] = -2 - i;
+    moved_[static_cast<size_t>(placing.value)] = false;
+    if (placing.grown) grown_.emplace_back(ir::Value{placing.value}, placing.view);
+  }
+  plan_.cache_copies += end.cache_copies - begin.cache_copies;
+  plan_.cache_copy_bytes += end.cache_copy_bytes - begin.cache_copy_bytes;
+  return true;
+}
+
+void Binder::begin_step(size_t step, int32_t location) {
+  step_ = static_cast<int32_t>(step);
+  location_ = location;
+  symbols_ = 0;
+  touched_.clear();
+  if (before_) {
+    next_ = before_->marks[step];
+    end_ = before_->marks[step + 1];
+    replacing_ = true;
+  } else {
+    record_->marks.push_back(mark());
+  }
+}
+
+void Binder::end_step() {
+  if (!before_) {
+    record_->marks.back().symbols = symbols_;
+    return;
+  }
+  if (next_.buffers != end_.buffers || next_.launches != end_.launches || next_.placings != end_.placings)
+    throw OtherPlan{};
+  replacing_ = false;
+}
+
 BoundPlan Binder::finish(const std::vector<ir::Value>& outputs) {
   touched_.clear();
+  location_ = -1;
+  if (!before_) record_->marks.push_back(mark());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    View v = views_[static_cast<size_t>(outputs[i].id)];
-    if (v.buffer < 0) throw Error(ErrorCode::internal, "a result was never computed");
+    const View* result = placed(outputs[i]);
+    if (!result) throw Error(ErrorCode::internal, "a result was never computed");
+    View v = *result;
     const auto grown = std::find_if(grown_.begin(), grown_.end(), [&](const auto& g) { return g.first == outputs[i]; });
     if (grown != grown_.end()) {
       plan_.outputs.push_back({grown->second.buffer, v.dtype, shape_of(grown->second.shape), true});
@@ -184,6 +309,7 @@ BoundPlan Binder::finish(const std::vector<ir::Value>& outputs) {
     plan_.outputs.push_back({v.buffer, v.dtype, shape_of(v.shape)});
   }
   plan_.arena_bytes = place_buffers(plan_.buffers, plan_.launches.size());
+  if (!before_) plan_.record = std::move(record_);
   return std::move(plan_);
 }
 

@@ -2,24 +2,32 @@
 // launches.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/cpu/run/bound_plan.h"
+#include "backends/cpu/run/symbol_bits.h"
 #include "ir/program.h"
 
 namespace transmuter::cpu {
 
 class Binder {
  public:
-  Binder(const ir::Program& program, Bindings& bindings, int threads, bool verbose);
+  Binder(const ir::Program& program, const SymbolBits& bits, Bindings& bindings, int threads, bool verbose);
 
   const ir::Program& program() const { return program_; }
   int threads() const { return threads_; }
-  int64_t value(Dim d) { return bindings_.evaluate(d); }
-  std::vector<int64_t> values(const Dims& dims) { return bindings_.evaluate(dims); }
-  double value(Real r) { return bindings_.evaluate(r); }
+  int64_t value(Dim d) {
+    symbols_ |= bits_.of(d.expr());
+    return bindings_.evaluate(d);
+  }
+  std::vector<int64_t> values(const Dims& dims);
+  double value(Real r) {
+    symbols_ |= bits_.of(r.expr());
+    return bindings_.evaluate(r);
+  }
   Extents shape(ir::Value v);
 
   // The operand as it lies (touched by the launch that follows).
@@ -31,13 +39,11 @@ class Binder {
   View allocate(ir::Value v, const SmallVector<int64_t, 6>& order = {});
   // The same, in the memory of an operand that nothing reads later, if it has the same bytes and order; else fresh.
   View allocate_over(ir::Value v, const View& operand);
-  void alias(ir::Value v, const View& view);
+  void alias(ir::Value v, const View& view) { place(v, view, false); }
   // The same for a result that goes out where it lies, in the memory of an input.
-  void grow(ir::Value v, const View& view);
+  void grow(ir::Value v, const View& view) { place(v, view, true); }
   int32_t scratch(int64_t bytes);
   int32_t constant(const std::byte* bytes, int64_t count);
-  // Keeps a table made while binding.
-  const Tensor& keep(Tensor tensor);
   // Adds a launch, `run(context)`; it touches what was seen since the last one.
   template <class Fn>
   void launch(const char* kernel, double flops, Fn run) {
@@ -47,39 +53,52 @@ class Binder {
   }
   void touch_again(int32_t buffer) { touch(buffer); }
   void untouch() { touched_.clear(); }  // a step that launches nothing
-  void set_location(int32_t location) { location_ = location; }
 
   // The planner's side.
   // `layout`: how the input lies. Of a growing one later values may lie behind its elements.
   void bind_input(ir::Value v, int32_t index, View layout, bool growing);
   void bind_constant(ir::Value v, const Tensor& tensor);
   void set_last_use(const std::vector<int32_t>& last_op) { last_op_ = &last_op; }  // lives longer than this
-  void set_op(int32_t index) { op_ = index; }
+  // First of all: starts from a plan with a record; `changed`: the bits of the symbols whose values differ. The inputs
+  // are bound as ever, the constants are there already. Each step then either is kept or has to be bound; OtherPlan is
+  // thrown where it takes other buffers or launches than it took there.
+  struct OtherPlan {};
+  void start_from(std::shared_ptr<const BoundPlan> plan, uint64_t changed);
+  bool keeps_step(size_t step);
+  void begin_steps();  // inputs and constants are bound
+  void begin_step(size_t step, int32_t location);
+  void end_step();
   BoundPlan finish(const std::vector<ir::Value>& outputs);
 
  private:
   int32_t new_buffer(BoundBuffer buffer);
-  void touch(int32_t buffer);
+  void touch(int32_t buffer) { touched_.push_back(buffer); }
   void add_launch(BoundLaunch launch);
+  void place(ir::Value v, const View& view, bool grown);
+  const View* placed(ir::Value v) const;  // until the next placing; null: nowhere
+  BindRecord::Mark mark() const;
 
   const ir::Program& program_;
+  const SymbolBits& bits_;
   Bindings& bindings_;
   int threads_;
   bool verbose_;
   BoundPlan plan_;
-  // A value that lies in a buffer, and the next in the buffer's list.
-  struct Lying {
-    int32_t value, next;
-  };
-
-  std::vector<View> views_;  // by value
+  std::unique_ptr<BindRecord> record_ = std::make_unique<BindRecord>();  // its placings: those made by this binder
+  std::vector<int32_t> placing_;  // by value: its last placing, of record_ or (-2 - index) of the plan before; -1: none
   std::vector<std::pair<ir::Value, View>> grown_;
-  std::vector<Lying> lying_;
-  std::vector<int32_t> lying_in_;                  // by buffer: the head of its list in lying_
   const std::vector<int32_t>* last_op_ = nullptr;  // by value: the last step that reads it (aliases not followed)
   std::vector<int32_t> touched_;                   // buffers of the launch being prepared
-  int32_t op_ = 0;
+  int32_t step_ = -1;
   int32_t location_ = -1;
+  uint64_t symbols_ = 0;  // that the step's sizes depend on, so far
+
+  // Of a plan that starts from another: what is taken over from it in place of what is made anew.
+  const BindRecord* before_ = nullptr;
+  bool replacing_ = false;  // buffers, launches and placings of one step take the places from `next_` to `end_`
+  BindRecord::Mark next_, end_;
+  uint64_t changed_ = 0;
+  std::vector<bool> moved_;  // by value: it lies in another way than before
 };
 
 }  // namespace transmuter::cpu

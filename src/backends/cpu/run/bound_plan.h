@@ -1,9 +1,11 @@
 // BoundPlan: a plan for concrete sizes. Launches in order, and where each buffer lives. Kept by sizes, shared by runs.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/run/bind_record.h"
 #include "backends/cpu/run/callables.h"
 #include "backends/cpu/run/view.h"
 #include "base/dim.h"
@@ -64,7 +66,9 @@ struct BoundPlan {
   };
   std::vector<Output> outputs;
   int64_t cache_copies = 0, cache_copy_bytes = 0;  // of what lies in memory with room, for kernels that need it dense
-  std::vector<Tensor> kept;                        // constants made while binding
+  // One of these: how it was bound, or the plan that it started from, which holds the launches it did not bind anew.
+  std::unique_ptr<BindRecord> record;
+  std::shared_ptr<const BoundPlan> from;
 };
 
 }  // namespace transmuter::cpu

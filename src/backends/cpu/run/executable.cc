@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #include "backends/cpu/run/grown.h"
 #include "base/mapped_file.h"
@@ -17,11 +18,38 @@ namespace {
 
 constexpr size_t kPlansKept = 16;
 
+// The same buffers and launches: all but what the launches hold.
+void check_same(const BoundPlan& a, const BoundPlan& b) {
+  const auto same_buffer = [](const BoundBuffer& x, const BoundBuffer& y) {
+    return x.kind == y.kind && x.bytes == y.bytes && x.index == y.index && x.growing == y.growing &&
+           x.constant == y.constant && x.first <= y.first && x.last >= y.last;
+  };
+  const auto same_launch = [](const BoundLaunch& x, const BoundLaunch& y) {
+    return x.call == y.call && x.kernel == y.kernel && x.location == y.location && x.flops == y.flops;
+  };
+  const auto same_output = [](const BoundPlan::Output& x, const BoundPlan::Output& y) {
+    return x.buffer == y.buffer && x.dtype == y.dtype && x.shape == y.shape && x.grown == y.grown;
+  };
+  const bool same =
+      std::equal(a.buffers.begin(), a.buffers.end(), b.buffers.begin(), b.buffers.end(), same_buffer) &&
+      std::equal(a.launches.begin(), a.launches.end(), b.launches.begin(), b.launches.end(), same_launch) &&
+      std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same_output) &&
+      a.cache_copies == b.cache_copies && a.cache_copy_bytes == b.cache_copy_bytes;
+  if (!same) throw Error(ErrorCode::internal, "a plan that started from another is not what it had been from nothing");
+}
+
 }  // namespace
 
 CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
                              const BackendOptions& options, bool verbose)
-    : program_(program), pool_(std::move(pool)), store_(options.weights), state_(options.state), verbose_(verbose) {
+    : program_(program),
+      bits_(program_),
+      pool_(std::move(pool)),
+      store_(options.weights),
+      state_(options.state),
+      verbose_(verbose) {
+  const char* verify = std::getenv("TRANSMUTER_VERIFY");
+  verify_ = verify && *verify == '1';
   stages_ = Planner(program_, *pool_, *store_, verbose).plan();
   caches_.resize(stages_.size());
   written_.resize(static_cast<size_t>(program_.value_count()));
@@ -85,7 +113,7 @@ std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage
       key.insert(key.end(), {v.id, growing->axis, growing->memory.dim(growing->axis)});
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  PlanCache& plans = caches_[stage];
+  auto& plans = caches_[stage].entries;
   for (auto it = plans.begin(); it != plans.end(); ++it) {
     if ((*it)->key != key) continue;
     plans.splice(plans.begin(), plans, it);
@@ -109,17 +137,57 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bi
     return entry->plan;
   }
   const auto start = std::chrono::steady_clock::now();
-  entry->plan = bind_stage(stages_[stage], bindings, values);
+  entry->plan = bind_stage(stage, bindings, values);
   RunCounters::add(state_->counters.binds);
   RunCounters::add(state_->counters.bind_ns,
                    std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
   return entry->plan;
 }
 
-std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(const Stage& stage, Bindings& bindings,
+std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Bindings& bindings,
                                                            const std::vector<Buffer>& values) const {
-  Binder bind(program_, bindings, pool_->threads(), verbose_);
+  const Stage& stage = stages_[index];
+  std::vector<int64_t> symbols;
+  if (program_.scope()) {
+    for (size_t i = 0; i < program_.scope()->symbols().size(); ++i) {
+      const int32_t symbol = static_cast<int32_t>(i);
+      symbols.push_back(bindings.has(symbol) ? bindings.value(symbol) : INT64_MIN);
+    }
+  }
+  std::shared_ptr<const BoundPlan> from;
+  if (!verbose_) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    from = caches_[index].whole;
+  }
+  if (from) {
+    const uint64_t changed = bits_.differing(from->record->symbols, symbols);
+    const std::vector<BindRecord::Mark>& marks = from->record->marks;
+    const auto concerned = std::count_if(marks.begin(), marks.end(),
+                                         [&](const BindRecord::Mark& mark) { return (mark.symbols & changed) != 0; });
+    try {
+      if (2 * static_cast<size_t>(concerned) < marks.size()) {
+        std::shared_ptr<const BoundPlan> plan = bind_steps(stage, bindings, values, std::move(from), changed);
+        if (verify_) check_same(*plan, *bind_steps(stage, bindings, values, nullptr, 0));
+        return plan;
+      }
+    } catch (const Binder::OtherPlan&) {
+      // One from nothing, then.
+    }
+  }
+  std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0);
+  plan->record->symbols = std::move(symbols);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  caches_[index].whole = plan;
+  return plan;
+}
+
+std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Bindings& bindings,
+                                                     const std::vector<Buffer>& values,
+                                                     std::shared_ptr<const BoundPlan> from, uint64_t changed) const {
+  Binder bind(program_, bits_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
+  const bool anew = !from;
+  if (from) bind.start_from(std::move(from), changed);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
     const Buffer& buffer = values[static_cast<size_t>(stage.inputs[i].id)];
     const Extents shape = bind.shape(stage.inputs[i]);
@@ -129,19 +197,27 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(const Stage& stage, B
     }
     bind.bind_input(stage.inputs[i], static_cast<int32_t>(i), layout_of(buffer), buffer.growing != nullptr);
   }
-  for (const auto& [value, tensor] : weights_) bind.bind_constant(value, *tensor);
-  for (const ir::Op* op : constants_) bind.bind_constant(op->results[0], op->as<ir::ConstantAttributes>().value);
+  if (anew) {
+    for (const auto& [value, tensor] : weights_) bind.bind_constant(value, *tensor);
+    for (const ir::Op* op : constants_) bind.bind_constant(op->results[0], op->as<ir::ConstantAttributes>().value);
+  }
+  bind.begin_steps();
+  int64_t bound = 0;
   for (size_t i = 0; i < stage.steps.size(); ++i) {
-    bind.set_op(static_cast<int32_t>(i));
-    bind.set_location(stage.steps[i]->location);
+    if (!anew && bind.keeps_step(i)) continue;
+    const Step& step = *stage.steps[i];
+    bind.begin_step(i, step.location);
     try {
-      stage.steps[i]->bind(bind);
+      step.bind(bind);
     } catch (Error& error) {
-      if (stage.steps[i]->location >= 0) error.in(program_.locations()[static_cast<size_t>(stage.steps[i]->location)]);
+      if (step.location >= 0) error.in(program_.locations()[static_cast<size_t>(step.location)]);
       throw;
     }
+    bind.end_step();
+    ++bound;
   }
-  return std::make_shared<const BoundPlan>(bind.finish(stage.outputs));
+  RunCounters::add(state_->counters.bound_steps, bound);
+  return std::make_shared<BoundPlan>(bind.finish(stage.outputs));
 }
 
 // The input of an append in memory with room for what comes.

@@ -31,25 +31,34 @@ class CpuExecutable : public Executable {
     std::mutex binding;
     std::shared_ptr<const BoundPlan> plan;
   };
-  // Of one stage, most recently used first.
-  using PlanCache = std::list<std::shared_ptr<PlanEntry>>;
+  // Of one stage.
+  struct PlanCache {
+    std::list<std::shared_ptr<PlanEntry>> entries;  // most recently used first
+    std::shared_ptr<const BoundPlan> whole;         // the newest one that started from no other
+  };
 
   void keep_weights();
   // `values`: by number, those that have been computed.
   std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
-  std::shared_ptr<const BoundPlan> bind_stage(const Stage& stage, Bindings& bindings,
+  std::shared_ptr<const BoundPlan> bind_stage(size_t stage, Bindings& bindings,
                                               const std::vector<Buffer>& values) const;
+  // `from` (may be null): a plan for other sizes, which differ in the symbols with these bits. Throws
+  // Binder::OtherPlan.
+  std::shared_ptr<BoundPlan> bind_steps(const Stage& stage, Bindings& bindings, const std::vector<Buffer>& values,
+                                        std::shared_ptr<const BoundPlan> from, uint64_t changed) const;
   void make_room(const Append& append, std::vector<Buffer>& values, Bindings& bindings) const;
   void run_stage(size_t stage, std::vector<Buffer>& values, Bindings& bindings) const;
   void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
 
   ir::Program program_;
+  SymbolBits bits_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<WeightStore> store_;
   std::shared_ptr<RunState> state_;
   std::vector<std::pair<ir::Value, std::shared_ptr<const Tensor>>> weights_;
   bool verbose_;
+  bool verify_;  // TRANSMUTER_VERIFY: plans that started from another are compared with ones that did not
   std::vector<Stage> stages_;
   std::vector<bool> written_;  // by value: a cache written in place
   std::vector<const ir::Op*> constants_;
