@@ -160,6 +160,11 @@ int32_t Binder::constant(const std::byte* bytes, int64_t count) {
   return new_buffer(buffer);
 }
 
+const Tensor& Binder::keep(Tensor tensor) {
+  plan_.kept.push_back(std::move(tensor));
+  return plan_.kept.back();
+}
+
 void Binder::add_launch(BoundLaunch launch) {
   if (replacing_ && next_.launches == end_.launches) throw OtherPlan{};
   const int32_t index = replacing_ ? next_.launches++ : static_cast<int32_t>(plan_.launches.size());

@@ -66,6 +66,8 @@ struct BoundPlan {
   };
   std::vector<Output> outputs;
   int64_t cache_copies = 0, cache_copy_bytes = 0;  // of what lies in memory with room, for kernels that need it dense
+  std::vector<Tensor> kept;                        // constants made while binding
+  int64_t steps_bound = 0;                         // for this plan, not taken over from another
   // One of these: how it was bound, or the plan that it started from, which holds the launches it did not bind anew.
   std::unique_ptr<BindRecord> record;
   std::shared_ptr<const BoundPlan> from;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "backends/cpu/run/grown.h"
 #include "base/mapped_file.h"
@@ -22,7 +23,8 @@ constexpr size_t kPlansKept = 16;
 void check_same(const BoundPlan& a, const BoundPlan& b) {
   const auto same_buffer = [](const BoundBuffer& x, const BoundBuffer& y) {
     return x.kind == y.kind && x.bytes == y.bytes && x.index == y.index && x.growing == y.growing &&
-           x.constant == y.constant && x.first <= y.first && x.last >= y.last;
+           (x.constant == y.constant || std::memcmp(x.constant, y.constant, static_cast<size_t>(x.bytes)) == 0) &&
+           x.first <= y.first && x.last >= y.last;
   };
   const auto same_launch = [](const BoundLaunch& x, const BoundLaunch& y) {
     return x.call == y.call && x.kernel == y.kernel && x.location == y.location && x.flops == y.flops;
@@ -167,6 +169,7 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
     try {
       if (2 * static_cast<size_t>(concerned) < marks.size()) {
         std::shared_ptr<const BoundPlan> plan = bind_steps(stage, bindings, values, std::move(from), changed);
+        RunCounters::add(state_->counters.bound_steps, plan->steps_bound);
         if (verify_) check_same(*plan, *bind_steps(stage, bindings, values, nullptr, 0));
         return plan;
       }
@@ -175,6 +178,7 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
     }
   }
   std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0);
+  RunCounters::add(state_->counters.bound_steps, plan->steps_bound);
   plan->record->symbols = std::move(symbols);
   const std::lock_guard<std::mutex> lock(mutex_);
   caches_[index].whole = plan;
@@ -202,7 +206,7 @@ std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Binding
     for (const ir::Op* op : constants_) bind.bind_constant(op->results[0], op->as<ir::ConstantAttributes>().value);
   }
   bind.begin_steps();
-  int64_t bound = 0;
+  int64_t steps = 0;
   for (size_t i = 0; i < stage.steps.size(); ++i) {
     if (!anew && bind.keeps_step(i)) continue;
     const Step& step = *stage.steps[i];
@@ -214,10 +218,11 @@ std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Binding
       throw;
     }
     bind.end_step();
-    ++bound;
+    ++steps;
   }
-  RunCounters::add(state_->counters.bound_steps, bound);
-  return std::make_shared<BoundPlan>(bind.finish(stage.outputs));
+  auto plan = std::make_shared<BoundPlan>(bind.finish(stage.outputs));
+  plan->steps_bound = steps;
+  return plan;
 }
 
 // The input of an append in memory with room for what comes.
