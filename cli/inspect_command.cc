@@ -24,7 +24,11 @@ struct InspectOptions {
 };
 
 std::string spec_text(const ValueSpec& spec) {
-  if (spec.kind != Value::Kind::tensor) return spec.kind == Value::Kind::sequence ? "sequence" : "optional or map";
+  if (spec.kind == Value::Kind::map) return std::string("map from ") + name(spec.key_dtype) + " to " + name(spec.dtype);
+  if (spec.kind != Value::Kind::tensor) {
+    const std::string element = spec.element.empty() ? "anything" : spec_text(spec.element[0]);
+    return (spec.kind == Value::Kind::sequence ? "sequence of " : "optional ") + element;
+  }
   std::string text = name(spec.dtype);
   if (!spec.has_shape) return text + " of any shape";
   text += " [";

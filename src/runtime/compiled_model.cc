@@ -34,7 +34,6 @@ std::string shape_text(const ValueSpec& spec) {
 }
 
 void check_tensor(const ValueSpec& spec, const Value& value) {
-  if (spec.kind != Value::Kind::tensor) return;
   if (!value.is_tensor()) refuse(spec, "expected a tensor");
   const Tensor& t = value.tensor;
   if (t.was_donated()) refuse(spec, "its memory was given to an earlier run, which put something else there");
@@ -49,6 +48,31 @@ void check_tensor(const ValueSpec& spec, const Value& value) {
     const int64_t declared = spec.shape[static_cast<size_t>(axis)].value;
     if (declared >= 0 && declared != t.dim(axis))
       refuse(spec, str("expected shape ", shape_text(spec), ", got ", t.shape()));
+  }
+}
+
+void check_map(const ValueSpec& spec, const Value& value) {
+  if (value.kind != Value::Kind::map) refuse(spec, "expected a map");
+  const auto differs = [](DType declared, DType given) { return declared != DType::invalid && declared != given; };
+  if (differs(spec.key_dtype, value.keys.dtype()) || differs(spec.dtype, value.tensor.dtype()))
+    refuse(spec, str("expected a map from ", name(spec.key_dtype), " to ", name(spec.dtype), ", got one from ",
+                     name(value.keys.dtype()), " to ", name(value.tensor.dtype())));
+}
+
+// Of kind, dtypes and shape as declared; what a sequence or an optional holds, too. An optional may be given as its
+// content.
+void check_value(const ValueSpec& spec, const Value& value) {
+  if (spec.kind == Value::Kind::tensor) return check_tensor(spec, value);
+  if (spec.kind == Value::Kind::map) return check_map(spec, value);
+  const bool optional = spec.kind == Value::Kind::optional;
+  if (spec.kind == Value::Kind::sequence && value.kind != spec.kind) refuse(spec, "expected a sequence");
+  if (spec.element.empty() || spec.kind == Value::Kind::none) return;
+  ValueSpec element = spec.element[0];
+  element.name = spec.name;
+  if (optional && value.kind != Value::Kind::optional) return check_value(element, value);
+  for (size_t i = 0; i < value.items.size(); ++i) {
+    if (!optional) element.name = str(spec.name, "[", i, "]");
+    check_value(element, value.items[i]);
   }
 }
 
@@ -67,7 +91,7 @@ std::vector<Value> Model::Impl::by_position(const TensorMap& given) const {
       continue;
     }
     ++used;
-    check_tensor(specs[i], found->second);
+    check_value(specs[i], found->second);
     values[i] = found->second;
   }
   if (used != given.size()) {

@@ -134,10 +134,30 @@ TEST(Values, MapsGoInAndOut) {
     ASSERT_EQ(maps.items.size(), 1u);
     EXPECT_EQ(maps.items[0].keys.strings(), (Strings{"p", "q", "r"}));
     EXPECT_EQ(maps.items[0].tensor.to_vector<float>(), (std::vector<float>{4, 2, 0}));
-    EXPECT_NE(error_in([&] { run({{"m", Value(counting({2}))}}); }), "");
+    EXPECT_NE(error_in([&] { run({{"m", Value(counting({2}))}}); }).find("input m: expected a map"), std::string::npos);
+    const Value integers = Value::map(Tensor(std::vector<int64_t>{1}, {1}), counting({1}));
+    EXPECT_NE(error_in([&] {
+                run({{"m", integers}});
+              }).find("expected a map from string to float32"),
+              std::string::npos);
   }
   EXPECT_NE(error_in([] { Value::map(counting({2}), counting({2})); }), "");
   EXPECT_NE(error_in([] { Value::map(Tensor::of_strings({"a"}, {1}), counting({2})); }), "");
+}
+
+// What does not fit is named, and the model still works.
+TEST(Values, OfAnotherTypeAreRefused) {
+  for (const CompiledModel& run : both(load(joins()))) {
+    const TensorMap good{{"s", of({counting({2}), counting({3})})}};
+    const auto refused = [&](const Value& given) { return error_in([&] { run({{"s", given}}); }); };
+    EXPECT_NE(refused(counting({2})).find("input s: expected a sequence"), std::string::npos);
+    EXPECT_NE(refused(of({counting({2}), Tensor::scalar(int64_t{1})})).find("input s[1]: expected float32, got int64"),
+              std::string::npos);
+    EXPECT_NE(refused(Value::sequence({of({counting({2})})})).find("input s[0]: expected a tensor"), std::string::npos);
+    EXPECT_NE(refused(of({})).find("node ConcatFromSequence_0"), std::string::npos);
+    EXPECT_NE(refused(of({counting({2}), counting({3, 1})})), "");
+    EXPECT_EQ(floats_of(run(good).at("y")).size(), 5u);
+  }
 }
 
 TEST(Values, FilesHoldEveryKind) {
