@@ -171,6 +171,11 @@ if [ $mode = full ] || [ $mode = slow ]; then
   for suite in ops_variants traps "${model_suites[@]}"; do
     conformance "$suite on cpu, eager" "$suite" --backend cpu --eager
   done
+  if "$python" -c 'import onnxruntime' 2>/dev/null; then
+    rm -rf "$build/ml-cases"
+    check "labels and maps against ONNX Runtime" \
+      "$python" tests/ml_against_onnxruntime.py "$program" "$build/ml-cases"
+  fi
   for suite in "${model_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
 fi
 if [ $mode = slow ]; then

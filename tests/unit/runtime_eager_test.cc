@@ -1,4 +1,7 @@
 // Eager runs: each node compiled once on the named backend, kept by dtypes and ranks, the same results as traces give.
+#include <atomic>
+#include <thread>
+
 #include "runtime_testing.h"
 
 namespace transmuter::runtime {
@@ -96,6 +99,25 @@ TEST(Eager, GoesOnAfterABadCall) {
   const auto expected = floats_of(by_node(good).at("y"));
   EXPECT_NE(error_in([&] { by_node(bad); }).find("node MatMul_0 (MatMul)"), std::string::npos);
   EXPECT_EQ(floats_of(by_node(good).at("y")), expected);
+}
+
+TEST(Eager, SeveralThreadsShareTheNodes) {
+  const CompiledModel by_node = eager(load(mixed()));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t i = 0; i < 40; ++i) {
+        const int64_t n = 2 + (i + t) % 5;
+        const TensorMap out = by_node({{"x", counting({n, 2})}, {"shape", Tensor(std::vector<int64_t>{n, 2}, {2})}});
+        const std::vector<float> y = floats_of(out.at("y"));
+        for (int64_t row = 0; row < n; ++row)
+          if (y[static_cast<size_t>(2 * row)] != static_cast<float>(8 * row + 3)) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(by_node.stats().node_traces, 5);
 }
 
 TEST(Eager, HasNoTraceAndSaysSo) {
