@@ -25,6 +25,7 @@ class Lowering : public TraceHost {
   }
   bool make_known(Traced& traced) override { return traced.known.fully_known(); }
   std::vector<TracedPtr> inline_graph(const onnx::Graph&, const std::vector<TracedPtr>&) override { return {}; }
+  ir::Value random_state() override { return build_.input({DType::u64, {2}}, "random_state"); }
 
   TracedPtr input(DType dtype, Dims shape) {
     auto traced = std::make_shared<Traced>();
