@@ -36,7 +36,7 @@ struct CompileOptions {
   // Inputs whose values are known while tracing, by name: whatever depends on them alone is computed then. A call with
   // another value makes another trace. They must be given in each call. (The lengths of sequences, what an optional
   // holds, and small integers that steer shapes need no listing; strings are handed to the operators that read them.)
-  std::vector<std::string> static_inputs;
+  std::vector<std::string> static_inputs = {};
   // Of the random operators. The same seed gives the same numbers in the same call, on every backend, eager or not.
   uint64_t seed = 0;
   bool verbose = false;
