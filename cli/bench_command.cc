@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench_decode.h"
 #include "commands.h"
 #include "hub_progress.h"
 #include "inputs.h"
@@ -28,17 +29,13 @@ struct BenchOptions {
   std::string data_set;
   double seconds = 2;
   int64_t vocabulary = 0;
+  int64_t decode = 0;  // tokens
+  int64_t past = 128;
   bool as_json = false;
 };
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double cpu_ms() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
 // Peak resident memory of this process in MB.
@@ -56,6 +53,39 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[std::min(sorted.size() - 1, static_cast<size_t>(q * static_cast<double>(sorted.size())))];
 }
 
+void bench_decode(const BenchOptions& options, const Model& model, const CompiledModel& run, int64_t vocabulary,
+                  double load_ms) {
+  const json figures = decode_figures(model, run, parse_extents(options.extents), vocabulary, options.past,
+                                      options.decode, options.seconds);
+  const RunStats stats = run.stats();
+  if (options.as_json) {
+    const json out = {{"model", options.model},
+                      {"backend", options.engine.backend},
+                      {"threads", options.engine.threads},
+                      {"load_ms", load_ms},
+                      {"compile_ms", stats.trace_ms + stats.compile_ms},
+                      {"traces", stats.traces},
+                      {"binds", stats.binds},
+                      {"bind_us", stats.bind_us},
+                      {"cache_copies", stats.cache_copies},
+                      {"peak_rss_mb", peak_rss_mb()},
+                      {"decode", figures}};
+    std::printf("%s\n", out.dump().c_str());
+    return;
+  }
+  const auto ms = [&](const char* name) { return figures[name].get<double>(); };
+  std::printf("prompt      median %.3f ms, min %.3f ms (CPU %.3f ms) for %lld tokens\n", ms("prefill_ms"),
+              ms("prefill_min_ms"), ms("prefill_cpu_ms"), static_cast<long long>(options.past));
+  std::printf("token       median %.3f ms, min %.3f ms, p90 %.3f ms over %lld tokens (CPU %.3f ms)\n", ms("token_ms"),
+              ms("token_min_ms"), ms("token_p90_ms"), static_cast<long long>(options.decode), ms("token_cpu_ms"));
+  std::printf("start       load %.1f ms, trace %.1f ms, compile %.1f ms\n", load_ms, stats.trace_ms, stats.compile_ms);
+  std::printf("cache       traces %lld, sizes bound %lld in %.1f us, caches copied %lld\n",
+              static_cast<long long>(stats.traces), static_cast<long long>(stats.binds), stats.bind_us,
+              static_cast<long long>(stats.cache_copies));
+  std::printf("memory      peak %.1f MB, arenas %.1f MB\n", peak_rss_mb(),
+              static_cast<double>(stats.arena_bytes) / 1e6);
+}
+
 void bench(const BenchOptions& options) {
   const Clock::time_point start = Clock::now();
   const Model model = Model::load(local_path(options.model));
@@ -64,6 +94,7 @@ void bench(const BenchOptions& options) {
   const CompiledModel run = model.compile(compile);
   const int64_t vocabulary =
       options.vocabulary > 0 ? options.vocabulary : std::max<int64_t>(1, model.metadata_integer("vocab_size", 100));
+  if (options.decode > 0) return bench_decode(options, model, run, vocabulary, load_ms);
   const TensorMap inputs = options.data_set.empty()
                                ? generated_inputs(model, parse_extents(options.extents), vocabulary)
                                : read_data_set(model, options.data_set);
@@ -140,6 +171,13 @@ void add_bench(CLI::App& app) {
       ->add_option("--vocab", options->vocabulary,
                    "ids are drawn below this (default: the model's vocab_size, else 100)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  command
+      ->add_option("--decode", options->decode,
+                   "time a decoder: a prompt (--past), then so many tokens one by one, feeding present* back to past*")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_option("--past", options->past, "tokens of the prompt with --decode")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command->add_flag("--json", options->as_json, "one JSON object on one line");
   options->engine.add_to(*command);
   command->callback([options] { bench(*options); });

@@ -280,7 +280,8 @@ TensorMap read_data_set(const Model& model, const std::string& folder) {
   return inputs;
 }
 
-TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary) {
+TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary,
+                           const std::set<std::string>& without) {
   extents.try_emplace("batch_size", 1);
   extents.try_emplace("past_sequence_length", 0);
   if (extents.contains("sequence_length")) {
@@ -288,7 +289,7 @@ TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> ex
   }
   TensorMap inputs;
   for (const ValueSpec& spec : model.inputs()) {
-    if (spec.optional) continue;
+    if (spec.optional || without.contains(spec.name)) continue;
     if (spec.kind != Value::Kind::tensor || spec.dtype == DType::string)
       refuse("input " + spec.name + " cannot be generated; give one with -i");
     Shape shape;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,9 @@ const ValueSpec* spec_for(const std::vector<ValueSpec>& specs, const std::string
 // Deterministic inputs for the given extents by name: SplitMix64 words of seed FNV-1a-64(input name); floats near a
 // standard normal, ids below `vocabulary`, masks of ones, position_ids past + index, token_type_ids zero. batch_size is
 // 1 and past_sequence_length 0 unless given; "A + B" is a sum. Throws Error naming an extent that has no value.
-TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary);
+// Those named in `without` are left out.
+TensorMap generated_inputs(const Model& model, std::map<std::string, int64_t> extents, int64_t vocabulary,
+                           const std::set<std::string>& without = {});
 // What --warm-up says: NAME=SIZE or NAME=LOW:HIGH for a size (INPUT:AXIS where the model has no name for it),
 // INPUT=2x3x4 for a shape.
 WarmUp parse_warm_up(const std::vector<std::string>& words);

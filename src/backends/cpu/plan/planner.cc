@@ -22,7 +22,7 @@ Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& stor
     : program_(program),
       pool_(pool),
       store_(store),
-      packed_memory_(PackedMemory::of(store)),
+      packed_memory_(BlockMemory::of(store, "packed weights")),
       verbose_(verbose),
       defined_(static_cast<size_t>(program.value_count())),
       users_(static_cast<size_t>(program.value_count())),

@@ -40,7 +40,7 @@ class Planner {
   const ir::Program& program() const { return program_; }
   ThreadPool& pool() { return pool_; }
   WeightStore& store() { return store_; }
-  const std::shared_ptr<const PackedMemory>& packed_memory() const { return packed_memory_; }
+  const std::shared_ptr<const BlockMemory>& packed_memory() const { return packed_memory_; }
   // The tensor's bytes at an aligned address, until the next call: one piece of memory serves all weights.
   const std::byte* aligned_bytes(const Tensor& tensor);
   const ir::Type& type(ir::Value v) const { return program_.type(v); }
@@ -82,7 +82,7 @@ class Planner {
   const ir::Program& program_;
   ThreadPool& pool_;
   WeightStore& store_;
-  std::shared_ptr<const PackedMemory> packed_memory_;
+  std::shared_ptr<const BlockMemory> packed_memory_;
   std::vector<std::byte> aligned_;
   bool verbose_;
   std::vector<const ir::Op*> defined_;

@@ -49,6 +49,7 @@ CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadP
       pool_(std::move(pool)),
       store_(options.weights),
       state_(options.state),
+      cache_memory_(BlockMemory::of(*store_, "caches")),
       verbose_(verbose) {
   const char* verify = std::getenv("TRANSMUTER_VERIFY");
   verify_ = verify && *verify == '1';
@@ -231,7 +232,7 @@ void CpuExecutable::make_room(const Append& append, std::vector<Buffer>& values,
   const int64_t rows = bindings.evaluate(program_.type(append.present).shape[static_cast<size_t>(append.axis)]);
   bool copied = false;
   const bool grows = append.kind == Append::Kind::grow;
-  buffer = with_room(buffer, append.axis, rows, grows, pool_.get(), copied);
+  buffer = with_room(buffer, append.axis, rows, grows, *cache_memory_, pool_.get(), copied);
   RunCounters& counters = state_->counters;
   if (!copied) return RunCounters::add(counters.appends);
   RunCounters::add(counters.cache_copies);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/run/block_memory.h"
 #include "backends/cpu/run/bound_plan.h"
 #include "backends/run_state.h"
 #include "transmuter/backend.h"
@@ -56,6 +57,7 @@ class CpuExecutable : public Executable {
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<WeightStore> store_;
   std::shared_ptr<RunState> state_;
+  std::shared_ptr<const BlockMemory> cache_memory_;
   std::vector<std::pair<ir::Value, std::shared_ptr<const Tensor>>> weights_;
   bool verbose_;
   bool verify_;  // TRANSMUTER_VERIFY: plans that started from another are compared with ones that did not

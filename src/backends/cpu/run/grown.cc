@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "backends/cpu/steps/copy.h"
+#include "base/memory.h"
+#include "base/strings.h"
+#include "transmuter/error.h"
 
 namespace transmuter::cpu {
 namespace {
@@ -34,7 +37,8 @@ Tensor compacted(const Buffer& buffer, ThreadPool* pool) {
   return dense;
 }
 
-Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, ThreadPool* pool, bool& copied) {
+Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, const BlockMemory& memory,
+                 ThreadPool* pool, bool& copied) {
   const size_t a = static_cast<size_t>(axis);
   Buffer result = buffer;
   const Shape& shape = shape_of(buffer);
@@ -45,12 +49,24 @@ Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, T
   Shape capacity = shape;
   capacity[a] = buffer.keeps_room && grows ? roomy(rows) : rows;
   result.growing = std::make_shared<GrowingStorage>();
-  result.growing->memory = Tensor(dtype_of(buffer), capacity);
+  std::byte* to = nullptr;
+  if (grows) {
+    const size_t bytes = byte_size(dtype_of(buffer), element_count(capacity));
+    if (!memory_is_there(bytes)) {
+      throw Error(ErrorCode::out_of_memory, str("no memory for a cache of ", name(dtype_of(buffer)), " ", capacity));
+    }
+    const std::shared_ptr<std::byte> owner = memory.take(bytes);
+    to = owner.get();
+    result.growing->memory = Tensor::view(dtype_of(buffer), capacity, to, owner);
+  } else {
+    result.growing->memory = Tensor(dtype_of(buffer), capacity);
+    to = result.growing->memory.mutable_bytes();
+  }
   result.growing->axis = axis;
   result.growing->used = shape[a];
   result.shape = shape;
   result.host = {};
-  copy_elements(layout_of(buffer), bytes_of(buffer), layout_of(result), result.growing->memory.mutable_bytes(), pool);
+  copy_elements(layout_of(buffer), bytes_of(buffer), layout_of(result), to, pool);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Values in memory with room to grow.
 #pragma once
 
+#include "backends/cpu/run/block_memory.h"
 #include "backends/cpu/run/view.h"
 #include "base/thread_pool.h"
 #include "transmuter/backend.h"
@@ -16,6 +17,7 @@ View layout_of(const Buffer& buffer);
 Tensor compacted(const Buffer& buffer, ThreadPool* pool);
 // The value in memory with room for `rows` along `axis`: where it is, if it may grow (or be written) there, else a
 // copy, with room for more rows if it grows and more are to come. `copied`: which of the two.
-Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, ThreadPool* pool, bool& copied);
+Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, const BlockMemory& memory,
+                 ThreadPool* pool, bool& copied);
 
 }  // namespace transmuter::cpu

@@ -161,7 +161,7 @@ class ConvStep : public Step {
   const Tensor* weight_;                // constant filters
   std::shared_ptr<const Tensor> wide_;  // they, where they are stored in a half type
   WeightStore& store_;
-  std::shared_ptr<const PackedMemory> memory_;
+  std::shared_ptr<const BlockMemory> memory_;
   ThreadPool& pool_;
 };
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/plan/packed.h"
+#include "backends/cpu/run/block_memory.h"
 
 #include <sys/mman.h>
 
@@ -33,22 +33,23 @@ std::shared_ptr<std::byte> allocate_large_pages(size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<const PackedMemory> PackedMemory::of(WeightStore& store) {
-  return store.get<PackedMemory>("packed memory", [] { return std::make_shared<const PackedMemory>(); });
+std::shared_ptr<const BlockMemory> BlockMemory::of(WeightStore& store, const std::string& purpose) {
+  return store.get<BlockMemory>("memory for " + purpose, [] { return std::make_shared<const BlockMemory>(); });
 }
 
-std::shared_ptr<std::byte> PackedMemory::take(size_t bytes) const {
+std::shared_ptr<std::byte> BlockMemory::take(size_t bytes) const {
   bytes = round_up(bytes, kLine);
   const std::lock_guard<std::mutex> lock(mutex_);
   total_ += bytes;
+  std::shared_ptr<std::byte> block = block_.lock();
   // A small model would waste most of a large page.
-  if (!block_ && total_ <= kLargePage) return allocate(bytes);
+  if (!block && total_ <= kLargePage) return allocate(bytes);
   if (bytes > kBlock / 4) return allocate_large_pages(bytes);
-  if (!block_ || used_ + bytes > kBlock) {
-    block_ = allocate_large_pages(kBlock);
+  if (!block || used_ + bytes > kBlock) {
+    block_ = block = allocate_large_pages(kBlock);
     used_ = 0;
   }
-  std::shared_ptr<std::byte> taken(block_, block_.get() + used_);
+  std::shared_ptr<std::byte> taken(block, block.get() + used_);
   used_ += bytes;
   return taken;
 }
