@@ -184,6 +184,16 @@ void DotPlanner::add_quantized(const ir::Op& op) {
     if (root) key += str(" ", reinterpret_cast<uintptr_t>(root->weight.bytes()));
   }
   rhs.packed = lasting ? planner_.store().get<Packed>(key, weight, make) : make();
+  // What made them has nothing to do any more.
+  for (size_t i = 1; i < op.operands.size(); ++i) {
+    ir::Value v = op.operands[i];
+    for (const ir::Op* user = &op; planner_.only_user(v) == user;) {
+      user = planner_.definition(v);
+      if (!user || user->operands.empty()) break;
+      planner_.absorb(*user);
+      v = user->operands[0];
+    }
+  }
   const int64_t rank = planner_.type(op.operands[0]).rank();
   ir::DotGeneralAttributes d;
   d.dtype = DType::f32;
