@@ -66,15 +66,18 @@ class AttentionRaiser {
       }
       op = match_.definition(side.value);
     }
-    const Value source = op ? repeated_heads(*op, side) : Value{};
-    if (!source) return {};
+    const std::optional<View> once = op ? repeated_heads(*op, side) : std::nullopt;
+    if (!once) return {};
     factor *= found;
-    side.value = source;
+    // Where the axes of what is repeated are among those of its base.
+    for (int64_t& axis : side.order) axis = std::find(once->axes.begin(), once->axes.end(), axis) - once->axes.begin();
+    side.value = once->base;
     return side;
   }
 
-  // What `op`, which gives side.value, repeats for several query heads; null: it does something else.
-  Value repeated_heads(const Op& op, const Side& side) const {
+  // What `op`, which gives side.value, repeats for several query heads, seen from side.value: base axis i lies along
+  // its axis axes[i].
+  std::optional<View> repeated_heads(const Op& op, const Side& side) const {
     const size_t heads = static_cast<size_t>(side.order[1]);
     const Dims& joined = match_.shape(side.value);
     const auto same = [](Dim a, Dim b) { return provably_eq(a, b); };
@@ -84,42 +87,49 @@ class AttentionRaiser {
       if (op.as<BroadcastInDimAttributes>().dimensions != std::vector<int64_t>{0, 1, 2, 3}) return {};
       for (size_t i = 0; i < 4; ++i)
         if (!same(from[i], i == heads ? Dim(1) : joined[i])) return {};
-      return op.operands[0];
+      return View{op.operands[0], {0, 1, 2, 3}};
     }
-    if (op.primitive != &prim::reshape) return {};
-    const Op* spread = match_.defined_by(op.operands[0], prim::broadcast_in_dim);
-    if (!spread) return {};
+    if (op.primitive != &prim::reshape || !match_.defined_by(op.operands[0], prim::broadcast_in_dim)) return {};
     const Dims& split = match_.shape(op.operands[0]);
     if (split.size() != 5) return {};
     for (size_t i = 0; i < 4; ++i) {
       const Dim extent = i < heads ? split[i] : i == heads ? split[i] * split[i + 1] : split[i + 1];
       if (!same(joined[i], extent)) return {};
     }
-    // What is spread has every axis, that after the kv heads with an extent of 1 or not at all.
-    Dims once = split;
-    once.erase(once.begin() + static_cast<ptrdiff_t>(heads) + 1);
-    const auto is = [&](const Dims& a, const Dims& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-    };
-    const std::vector<int64_t>& dimensions = spread->as<BroadcastInDimAttributes>().dimensions;
-    Value source = spread->operands[0];
-    if (dimensions == std::vector<int64_t>{0, 1, 2, 3, 4}) {
-      Dims with_one = split;
-      with_one[heads + 1] = 1;
-      const Op* added = match_.defined_by(source, prim::reshape);
-      if (!added || !is(match_.shape(source), with_one)) return {};
-      source = added->operands[0];
-    } else {
-      std::vector<int64_t> others{0, 1, 2, 3, 4};
-      others.erase(others.begin() + static_cast<ptrdiff_t>(heads) + 1);
-      if (dimensions != others) return {};
+    // It has every axis but that after the kv heads.
+    View view = match_.strip(match_.whole(op.operands[0]));
+    const int64_t repeated = static_cast<int64_t>(heads) + 1;
+    std::vector<int64_t> missing;
+    for (int64_t axis = 0; axis < 5; ++axis) {
+      const bool has = std::find(view.axes.begin(), view.axes.end(), axis) != view.axes.end();
+      if (axis == repeated ? has : !has && !same(split[static_cast<size_t>(axis)], 1)) return {};
+      if (axis != repeated && !has) missing.push_back(axis);
     }
-    return is(match_.shape(source), once) ? source : Value{};
+    // Extents of 1 are wherever there is one; others of them are left over.
+    size_t next = 0;
+    for (int64_t& axis : view.axes) {
+      if (axis < 0 && next < missing.size()) axis = missing[next++];
+      if (axis > repeated) --axis;
+    }
+    return next == missing.size() ? std::optional(std::move(view)) : std::nullopt;
+  }
+
+  // These axes of the value in this order; it has no others but extents of 1.
+  Value in_order(Value value, std::vector<int64_t> order) {
+    if (static_cast<int64_t>(order.size()) < build_.rank(value)) {
+      std::vector<int64_t> kept = order;
+      std::sort(kept.begin(), kept.end());
+      Dims shape;
+      for (const int64_t axis : kept) shape.push_back(build_.shape(value)[static_cast<size_t>(axis)]);
+      value = build_.reshape(value, std::move(shape));
+      for (int64_t& axis : order) axis = std::find(kept.begin(), kept.end(), axis) - kept.begin();
+    }
+    return build_.transpose(value, std::move(order));
   }
 
   // [b, h, s, d] from a side's new value.
   Value arranged(Value value, const Side& side, const Dims& heads, bool one_head) {
-    const Value flat = build_.transpose(value, side.order);
+    const Value flat = in_order(value, side.order);
     const Dims shape = build_.shape(flat);
     if (one_head) return build_.reshape(flat, {shape[0], 1, shape[1], shape[2]});
     if (shape.size() == 4 && provably_eq(shape[0], heads[0])) return flat;  // perhaps with fewer kv heads
@@ -213,8 +223,8 @@ class AttentionRaiser {
     if (!provably_eq(heads(*k), heads(*v))) return {};
     std::vector<Value> operands;
     for (const Value operand : op.operands) operands.push_back(copier_[operand]);
-    operands[1] = build_.transpose(copier_[k->value], k->order);
-    operands[2] = build_.transpose(copier_[v->value], v->order);
+    operands[1] = in_order(copier_[k->value], k->order);
+    operands[2] = in_order(copier_[v->value], v->order);
     const Op now{op.primitive, {}, op.attributes, {}, {}, -1};
     return build_.emit_copy(now, std::move(operands), {match_.type(op.results[0])}, copier_.location(op))[0];
   }
