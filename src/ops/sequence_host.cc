@@ -6,6 +6,7 @@
 #include "ops/support.h"
 #include "tensor/pieces.h"
 
+// NOLINTBEGIN(performance-unnecessary-value-param): inputs by value, as HostRun has it
 namespace transmuter::ops {
 namespace {
 
@@ -221,3 +222,4 @@ void register_sequence_host(Registry& r) {
 }
 
 }  // namespace transmuter::ops
+// NOLINTEND(performance-unnecessary-value-param)
