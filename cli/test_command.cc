@@ -241,7 +241,8 @@ std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
     std::getline(words, reason);
     if (reason.size() < 2)
       throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
-    if (backend == "*" || backend == (options.eager ? "eager" : options.engine.backend)) exceptions[name] = reason.substr(1);
+    if (backend == "*" || backend == (options.eager ? "eager" : options.engine.backend))
+      exceptions[name] = reason.substr(1);
   }
   return exceptions;
 }
