@@ -46,8 +46,9 @@ uint32_t id_of(const Graph& graph, const std::string& name) {
 }
 
 std::vector<float> run(const Graph& graph, const std::vector<float>& x, const std::string& output = "y") {
-  const TensorMap out =
-      Model::from_graph(graph).compile({.backend = "reference"})({{"x", Tensor(x, {static_cast<int64_t>(x.size())})}});
+  CompileOptions options;
+  options.backend = "reference";
+  const TensorMap out = Model::from_graph(graph).compile(options)({{"x", Tensor(x, {static_cast<int64_t>(x.size())})}});
   return out.at(output).tensor.cast(DType::f32).to_vector<float>();
 }
 

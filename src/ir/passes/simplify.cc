@@ -198,12 +198,14 @@ class Simplifier {
     return {};
   }
 
-  // Extents of 1 put in above a transpose of a reshape: below it they are the reshape's matter.
+  // Extents of 1 put in above a transpose of repeated heads (a reshape of a broadcast): below it they are the reshape's
+  // matter. Elsewhere they stay, for a broadcast above takes them in.
   Value ones_below(const Op& op, const Op& transpose) {
     const Dims &from = b_.shape(operand(op, 0)), &to = op.as<ReshapeAttributes>().shape;
     const Value source = transpose.operands[0];
     const std::vector<int64_t> kept = inserted_ones(from, to);
-    if (kept.empty() || !defined_by(source, prim::reshape)) return {};
+    const Op* joined = defined_by(source, prim::reshape);
+    if (kept.empty() || !joined || !defined_by(joined->operands[0], prim::broadcast_in_dim)) return {};
     const std::vector<int64_t>& permutation = transpose.as<AxesAttributes>().axes;
     const int64_t ones = static_cast<int64_t>(to.size() - from.size());
     Dims shape(static_cast<size_t>(ones), Dim(1));
