@@ -3,9 +3,9 @@
 //   trace_bench [--rounds N] [--sizes N] MODEL...
 // MODEL: an ONNX file with extents, "model.onnx:batch_size=1,sequence_length=16" (each further size is one longer), or
 // a case folder, whose data sets are the sizes. Columns, in ms: read; trace, passes (both also in us a node); plan:
-// kernels chosen, weights packed already; pack: the same with the packing; in us: bind, a plan for new sizes; guards,
-// finding out that a trace fits; call, one run for sizes seen before, with all its kernels; a step, the same by the
-// number of steps. Behind a slash: how many times memory was asked for.
+// kernels chosen, weights packed already; pack: the same with the packing; in us: bind, the first plan; rebind, one for
+// other sizes; guards, finding out that a trace fits; call, one run for sizes seen before, with all its kernels; a
+// step, the same by the number of steps. Behind a slash: how many times memory was asked for.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -99,12 +99,14 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
   engine->options.threads = 1;
   engine->widen = true;
   engine->options.weights = std::make_shared<WeightStore>();
+  runtime::TraceOptions options;
+  options.engine = engine;
   std::unique_ptr<runtime::Trace> trace, held;  // `held` keeps the packed weights
   const std::vector<Value> first = by_position(read.graph, sized.front());
   size_t ops = 0;
   for (int i = 0; i < rounds + 1; ++i) {
     held = std::move(trace);
-    measure(tracing, [&] { trace = runtime::Tracer(read.graph, {engine}).trace(first); });
+    measure(tracing, [&] { trace = runtime::Tracer(read.graph, options).trace(first); });
     std::vector<std::pair<runtime::Segment*, ir::Program>> programs;
     const ShapeScope::Enter enter(trace->scope);
     ops = 0;
@@ -136,9 +138,12 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
       }
       const double before = stats_of(*trace).plan_ms;
       const int64_t asked = allocations();
-      runtime::run_trace(*trace, inputs, *engine->backend, bindings);
-      binding.allocations = allocations() - asked;
-      if (const double took = stats_of(*trace).plan_ms - before; took > 0) binding.ms = std::min(binding.ms, took);
+      runtime::run_trace(*trace, inputs, *engine->backend, bindings, runtime::RunContext{});
+      const int64_t taken = allocations() - asked;
+      const double took = stats_of(*trace).plan_ms - before;
+      if (took <= 0) return;  // there was a plan
+      binding.ms = std::min(binding.ms, took);
+      binding.allocations = taken;
     };
     if (call > 0) run_and_bind(rebinding, false);
     if (call > 0) continue;
@@ -152,12 +157,12 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
       measure(calling, [&] {
         Bindings again(trace->scope);
         fits(again);
-        runtime::run_trace(*trace, inputs, *engine->backend, again);
+        runtime::run_trace(*trace, inputs, *engine->backend, again, runtime::RunContext{});
       });
     }
   }
   binding.allocations -= calling.allocations;
-  rebinding.allocations -= calling.allocations;
+  if (rebinding.allocations > 0) rebinding.allocations -= calling.allocations;
   const double nodes = static_cast<double>(read.graph.nodes.size());
   const size_t steps = std::max<size_t>(1, stats_of(*trace).steps);
   std::printf(
