@@ -16,6 +16,8 @@ enum class ErrorCode {
   not_found,      // a file, a backend, a name
   io,             // the operating system refused
   out_of_memory,
+  limit,      // a run went past a limit that it was given (trips of a Loop)
+  cancelled,  // the caller asked a run to stop
   internal,  // a fault of ours; please report
 };
 

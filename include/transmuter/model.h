@@ -2,6 +2,7 @@
 // run() goes operator by operator. Both take and give every kind of Value.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,6 +41,26 @@ struct CompileOptions {
   // Of the random operators. The same seed gives the same numbers in the same call, on every backend, eager or not.
   uint64_t seed = 0;
   bool verbose = false;
+  // Trips after which a Loop that gives no trip count of its own is taken for endless: Error(limit).
+  int64_t max_loop_trips = int64_t{1} << 24;
+};
+
+// Stops runs from another thread: they end with Error(cancelled) at the next step or trip of a loop. Copies are the same
+// token; it stays cancelled. The compiled model may be called again at once.
+class CancelToken {
+ public:
+  CancelToken() : stop_(std::make_shared<std::atomic<bool>>(false)) {}
+  void cancel() const { stop_->store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return stop_->load(std::memory_order_relaxed); }
+  const std::atomic<bool>* flag() const { return stop_.get(); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> stop_;
+};
+
+// What one call may say.
+struct RunOptions {
+  const CancelToken* cancel = nullptr;  // lives as long as the call
 };
 
 // What a compiled model did so far. Reading it costs next to nothing and never waits for a run; while calls are in
@@ -97,10 +118,12 @@ class CompiledModel {
   // Inputs by name -> outputs by name. Throws Error(invalid_input) for a missing, unknown or mistyped input. May be
   // called from several threads at once: the first calls of a kind trace once, the others of that kind wait for it, and
   // those that have a trace go on. After an error the next call works as if it hadn't been made.
-  TensorMap operator()(const TensorMap& inputs) const;
+  TensorMap operator()(const TensorMap& inputs) const { return (*this)(inputs, RunOptions()); }
+  TensorMap operator()(const TensorMap& inputs, const RunOptions& options) const;
   // The same; tensors that nobody else holds are given to the run (its caches grow in place, in memory with room) and
   // are gone from the map when it succeeds. One held elsewhere silently isn't taken: what grows from it is a copy.
-  TensorMap operator()(TensorMap&& inputs) const;
+  TensorMap operator()(TensorMap&& inputs) const { return (*this)(std::move(inputs), RunOptions()); }
+  TensorMap operator()(TensorMap&& inputs, const RunOptions& options) const;
   const std::vector<ValueSpec>& inputs() const;
   const std::vector<ValueSpec>& outputs() const;
   // Traces (if no trace fits) without running; breaks still run what leads up to them.

@@ -149,7 +149,7 @@ struct SymbolSource {
   enum class Kind : uint8_t {
     input_extent,    // extent `axis` of input `index`
     input_value,     // element `axis` of input `index`, an integer
-    data_dependent,  // defined by an op while the program runs; index counts them
+    data_dependent,  // defined by an op while the program runs; index counts them; axis 1: a value, not a count
     break_extent,    // extent `axis` of value `index` that a break produced
     break_value,
   };
@@ -205,6 +205,8 @@ class ShapeScope {
   Dim break_extent(int32_t value, int32_t axis, int64_t hint);    // [0, inf), never specialised
   Dim break_value(int32_t value, int32_t element, int64_t hint);
   Dim data_dependent(Dim bound, const char* what);  // [0, bound], hint = bound's
+  // The same kind of symbol for an integer that an op computes, not a count: any value of the interval.
+  Dim data_value(int64_t hint, Interval known);
 
   // A data-dependent symbol that the run has defined becomes like any other: it may be decided on, and its hint is the
   // value. Dims and Reals made before keep their old hints: refreshed() gives the new ones.

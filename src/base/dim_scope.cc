@@ -130,6 +130,15 @@ Dim ShapeScope::data_dependent(Dim bound, const char* what) {
   return impl.dim_of(impl.table.canon(symbol.expr));
 }
 
+Dim ShapeScope::data_value(int64_t hint, Interval known) {
+  Impl& impl = *impl_;
+  int32_t count = 0;
+  for (const Symbol& symbol : impl.symbols) count += symbol.source.kind == SymbolSource::Kind::data_dependent;
+  const int32_t index =
+      impl.new_symbol(str("u", count), hint, {SymbolSource::Kind::data_dependent, count, 1}, known);
+  return impl.dim_of(impl.symbols[static_cast<size_t>(index)].expr);
+}
+
 void ShapeScope::settle(const std::shared_ptr<ShapeScope>& scope, int32_t symbol, int64_t value) {
   Impl& impl = scope->impl();
   Table& table = impl.table;

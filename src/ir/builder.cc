@@ -58,6 +58,17 @@ void Builder::set_location(std::string label) {
   if (location_ >= 0) program_.locations_.push_back(std::move(label));
 }
 
+Program Builder::with_parameters(Program program, const std::vector<const Parameter*>& as) {
+  for (size_t i = 0; i < as.size(); ++i) {
+    if (!as[i]) continue;
+    Parameter& parameter = program.parameters_.at(i);
+    parameter.kind = Parameter::Kind::weight;
+    parameter.weight = as[i]->weight;
+    parameter.prepared = as[i]->prepared;
+  }
+  return program;
+}
+
 Program Builder::finish(std::vector<Value> results, std::vector<std::string> names) {
   for (Value value : results)
     if (!value || value.id >= program_.value_count())

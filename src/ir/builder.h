@@ -24,6 +24,8 @@ class Builder {
   // A weight whose bytes come later (split_weights.h), by with_weights().
   Value prepared_weight(Type type, std::string name);
   static Program with_weights(Program program, const std::vector<size_t>& parameters, std::vector<Tensor> weights);
+  // Those of the parameters that have something in `as` hold its weight, the rest stay inputs.
+  static Program with_parameters(Program program, const std::vector<const Parameter*>& as);
   const Type& type(Value value) const { return program_.types_[static_cast<size_t>(value.id)]; }
   const Dims& shape(Value value) const { return type(value).shape; }
   DType dtype(Value value) const { return type(value).dtype; }

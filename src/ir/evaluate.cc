@@ -3,6 +3,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/run_control.h"
 #include "ir/builder.h"
 #include "tensor/packed.h"
 
@@ -87,15 +88,17 @@ ProgramPtr body_of(const Program& program, const Op& op) {
 }
 
 std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
-                                Bindings* bindings) {
+                                Bindings* bindings, const RegionRunner* runner) {
   BodyScope bodies;
   if (!op.primitive->evaluate) {
     ProgramPtr& body = (*current_bodies)[&op];
     if (!body) body = body_of(program, op);
     return evaluate(*body, operands, bindings);
   }
-  for (Tensor& operand : operands) operand = unpack(operand.aligned());
-  EvaluateContext context{program, op, operands, bindings, {}};
+  // Regions take what they are given as programs do.
+  const bool packed = !op.regions.empty();
+  for (Tensor& operand : operands) operand = packed ? operand.aligned() : unpack(operand.aligned());
+  EvaluateContext context{program, op, operands, bindings, {}, runner};
   op.primitive->evaluate(context);
   return pack_results(program, op, std::move(context.results), bindings);
 }
@@ -123,6 +126,7 @@ std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inp
 
   const std::vector<size_t> last = last_uses(program);
   for (size_t i = 0; i < program.ops().size(); ++i) {
+    RunControl::check();
     const Op& op = program.ops()[i];
     std::vector<Tensor> operands;
     for (Value operand : op.operands) operands.push_back(values[static_cast<size_t>(operand.id)]);
@@ -144,8 +148,10 @@ std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inp
   return results;
 }
 
-std::vector<Tensor> EvaluateContext::run_region(size_t region, std::span<const Tensor> region_operands) const {
-  return evaluate(*op.regions[region], region_operands, bindings);
+std::vector<Tensor> EvaluateContext::run_region(size_t region, std::span<const Tensor> region_operands,
+                                                Bindings* inner) const {
+  if (runner) return (*runner)(region, region_operands, inner);
+  return evaluate(*op.regions[region], region_operands, inner);
 }
 
 }  // namespace transmuter::ir

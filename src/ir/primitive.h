@@ -3,6 +3,7 @@
 // composite (ir/composites/): a backend that has a kernel takes it as it is, any other inlines its decomposition.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +36,10 @@ struct InferContext {
   [[noreturn]] void fail(const char* constraint, const std::string& message) const;
 };
 
+// Runs a region of an op on concrete operands. Backends that compile regions bring their own.
+using RegionRunner =
+    std::function<std::vector<Tensor>(size_t region, std::span<const Tensor> operands, Bindings* bindings)>;
+
 // One evaluation with concrete tensors. Operands are aligned and unpacked (packed dtypes as one byte an element, of
 // unpacked_dtype); results are made the same way and packed afterwards.
 struct EvaluateContext {
@@ -43,6 +48,7 @@ struct EvaluateContext {
   std::span<const Tensor> operands;
   Bindings* bindings;  // null when the program has no scope
   std::vector<Tensor> results;
+  const RegionRunner* runner = nullptr;  // null: the plain interpreter
 
   template <class A>
   const A& as() const {
@@ -60,7 +66,10 @@ struct EvaluateContext {
   // Data-dependent ops: says what the fresh symbol `dim` turned out to be.
   void define(Dim dim, int64_t value) const;
   // Runs a region on operands; free values of the enclosing program are passed as operands by the op itself.
-  std::vector<Tensor> run_region(size_t region, std::span<const Tensor> operands) const;
+  std::vector<Tensor> run_region(size_t region, std::span<const Tensor> operands) const {
+    return run_region(region, operands, bindings);
+  }
+  std::vector<Tensor> run_region(size_t region, std::span<const Tensor> operands, Bindings* inner) const;
 };
 
 // Reverse mode: given the op and the gradients of its results (invalid Value: zero), returns one gradient per operand

@@ -22,6 +22,18 @@ struct GraphBreak {
   size_t input;
 };
 
+struct Traced;
+using TracedPtr = std::shared_ptr<Traced>;
+
+// What an item of a traced sequence is when it stands for several, which lie in its one tensor: what a Loop inserted
+// trip by trip, say.
+struct Stack {
+  Dim count;
+  int64_t axis = -1;     // -1: item i is tensor[i]; else the items lie one after another along this axis ...
+  TracedPtr lengths;     // ... with these extents (i64 [count])
+  bool hidden = false;   // in the body of a loop: what the sequence held before this trip
+};
+
 // A value while tracing: in the segment being built, or something it can be made from on demand.
 struct Traced {
   ir::Type type;
@@ -35,11 +47,11 @@ struct Traced {
   bool is_sequence = false;  // a sequence of traced values (SplitToSequence ...), known length
   bool is_optional = false;  // zero or one item
   bool opaque = false;       // a host value in `slot` that no program can hold (strings, a sequence of unknown length)
-  std::vector<std::shared_ptr<Traced>> items;
+  std::vector<TracedPtr> items;
   // Strings that a program can tell but not hold: items[0] gives the place of each element in this list.
   std::shared_ptr<const std::vector<std::string>> texts;
+  std::shared_ptr<const Stack> stack;  // of an item of a sequence that stands for several
 };
-using TracedPtr = std::shared_ptr<Traced>;
 
 // What the tracer does for a lowering.
 class TraceHost {

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "backends/weight_store.h"
+#include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/rescope.h"
 #include "ir/print.h"
@@ -151,7 +152,8 @@ TensorMap CompiledModel::Impl::call(const TensorMap& given, const RandomState& s
   return model->by_name(eager ? eager->run(values, context) : runner->run(values, context, donation));
 }
 
-TensorMap CompiledModel::operator()(const TensorMap& inputs) const try {
+TensorMap CompiledModel::operator()(const TensorMap& inputs, const RunOptions& options) const try {
+  const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl_->max_loop_trips);
   return impl_->call(inputs, impl_->random.take());
 } catch (Error& error) {
   impl_->model->locate(error);
@@ -160,7 +162,8 @@ TensorMap CompiledModel::operator()(const TensorMap& inputs) const try {
   throw out_of_memory(*impl_->model);
 }
 
-TensorMap CompiledModel::operator()(TensorMap&& inputs) const try {
+TensorMap CompiledModel::operator()(TensorMap&& inputs, const RunOptions& options) const try {
+  const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl_->max_loop_trips);
   runtime::Donation donation;
   for (const ValueSpec& spec : impl_->model->inputs) {
     const auto found = inputs.find(spec.name);
@@ -183,6 +186,7 @@ const std::vector<ValueSpec>& CompiledModel::inputs() const { return impl_->mode
 const std::vector<ValueSpec>& CompiledModel::outputs() const { return impl_->model->outputs; }
 
 void CompiledModel::trace(const TensorMap& inputs) const try {
+  const RunControl control(nullptr, impl_->max_loop_trips);
   impl_->traced().ensure_trace(impl_->inputs(inputs), {impl_->random.get()});
 } catch (Error& error) {
   impl_->model->locate(error);

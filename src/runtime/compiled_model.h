@@ -71,6 +71,7 @@ struct CompiledModel::Impl {
   std::shared_ptr<const Model::Impl> model;
   std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<runtime::GraphRunner> runner;
+  int64_t max_loop_trips = 0;
   std::unique_ptr<runtime::EagerRunner> eager;  // in place of `runner`
   std::vector<std::string> static_inputs;
   RandomSequence random;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/memory.h"
+#include "base/run_control.h"
 #include "base/strings.h"
 #include "runtime/rows.h"
 #include "transmuter/error.h"
@@ -55,6 +56,7 @@ std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph&
         "Loop: the body's inputs do not match the node's");
   Rows rows(graph.outputs.size() - 1 - state.size());
   for (int64_t i = 0; i < trips && go_on; ++i) {
+    RunControl::check_trip(i, counted);
     std::vector<Value> in{Tensor::scalar(i), Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean)};
     in.insert(in.end(), std::make_move_iterator(state.begin()), std::make_move_iterator(state.end()));
     std::vector<Value> out = body.run(std::move(in));
@@ -121,6 +123,7 @@ std::vector<Value> run_trips(const Scan& scan, const std::vector<Value>& inputs,
   std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
   rows.assign(scan.stacked, {});
   for (int64_t i = 0; i < trips; ++i) {
+    RunControl::check();
     std::vector<Value> in = state;
     for (size_t k = 0; k < scan.scanned; ++k) {
       in.emplace_back(take(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
@@ -196,6 +199,7 @@ std::vector<Value> run_sequence_map(const std::vector<Value>& inputs, const onnx
     outputs.back().element = declared.dtype;
   }
   for (size_t i = 0; i < inputs[0].items.size(); ++i) {
+    RunControl::check();
     std::vector<Value> in;
     for (const Value& input : inputs) {
       if (input.kind == Value::Kind::sequence && input.items.size() != inputs[0].items.size())

@@ -1,6 +1,7 @@
 #include "runtime/execute.h"
 
 #include "backends/kept_buffer.h"
+#include "base/run_control.h"
 #include "base/strings.h"
 #include "runtime/control_flow.h"
 #include "runtime/graph_runner.h"
@@ -140,6 +141,7 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
   if (trace.random_slot >= 0) slots[static_cast<size_t>(trace.random_slot)] = context.random_words();
   bindings.check_assertions();
   for (const auto& step : trace.steps) {
+    RunControl::check();
     bool check = false;
     if (const auto* segment = std::get_if<Segment>(&step)) {
       run_segment(*segment, slots, backend, bindings, donation ? &donated : nullptr);

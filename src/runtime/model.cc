@@ -212,6 +212,7 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
 CompiledModel Model::compile(const CompileOptions& options) const try {
   auto impl = std::make_shared<CompiledModel::Impl>(options.seed);
   impl->model = impl_;
+  impl->max_loop_trips = options.max_loop_trips;
   impl->static_inputs = options.static_inputs;
   runtime::GraphOptions graph_options;
   graph_options.static_inputs = positions(*impl_, options.static_inputs);

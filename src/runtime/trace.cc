@@ -91,6 +91,7 @@ std::string source_text(const Trace& trace, const Symbol& symbol) {
     case SymbolSource::Kind::input_value:
       return str("element ", source.axis, " of input ", slot());
     case SymbolSource::Kind::data_dependent:
+      if (source.axis == 1) return "a value that the run computes";
       return str("a count of the run, at most ", to_string(symbol.bound));
     case SymbolSource::Kind::break_extent:
       return str("extent ", source.axis, " of ", slot());

@@ -4,6 +4,8 @@
 // here, and only if present (the attributes say which). f16 and bf16 compute in f32 and round once at the end.
 #pragma once
 
+#include <optional>
+
 #include "ir/builder.h"
 
 namespace transmuter::ir {
@@ -14,7 +16,8 @@ extern const Primitive attention, rotary_embedding;                            /
 extern const Primitive topk, arg_extreme, cumulative;                          // order.cc, cumulative.cc
 extern const Primitive resize, conv_transpose, rnn;                            // resize.cc ...
 extern const Primitive quantize_linear, dequantize_linear, quantized_dot;      // quantize.cc
-extern const Primitive nonzero, nms, unique, compress;                         // data_dependent.cc
+extern const Primitive nonzero, nms, unique, compress, read_values;            // data_dependent.cc
+extern const Primitive loop;                                                   // loop.cc
 extern const Primitive checked_indices;                                        // indices.cc
 extern const Primitive random_bits;                                            // random.cc
 }  // namespace composite
@@ -365,6 +368,65 @@ std::vector<Value> unique(Builder& build, Value x, int64_t axis, bool sorted);
 // The slices along an axis (-1: elements of the flattened operand) where the 1-D bool condition, which may be shorter,
 // is true.
 Value compress(Builder& build, Value x, Value condition, int64_t axis);
+
+// Integers that the program computes as extents, starts and the like of what follows: defines `symbols`, one an element
+// of x (i64, a constant number of elements), when it runs. The result is x.
+struct ReadValuesAttributes : Attributes {
+  Dims symbols;
+  void visit(AttributeVisitor& v) const override { v.dims("symbols", symbols); }
+};
+Value read_values(Builder& build, Value x, Dims symbols);
+
+// ---- loop.cc
+
+// ONNX Loop and Scan. Operands: the condition before the first trip (0-d bool, if has_condition), `carried` states, then
+// what every trip reads as it is. Region: (t, states..., fixed...) -> (whether to go on, if has_condition; the next
+// states; a row for each stacked result); t is the number of the trip, i64.
+//
+// Results: the last states, then for each stacked result the rows [trips, row...]; where row_axes says an axis, the rows
+// one after another along it (their extents there may differ) and a list of those extents (i64 [trips]). An extent of a
+// state that differs from trip to trip, and the number of trips where a condition ends the loop, are fresh symbols.
+// In the region such an extent of a state is a data-dependent symbol of its own, defined anew each trip, as is whatever
+// else the region's ops define. There is no decomposition: on backends without data-dependent extents a loop of known
+// length is a `while` (counted_loop.h), any other runs outside.
+struct LoopAttributes : Attributes {
+  Dims trips;  // one: the number of trips, at most where there is a condition; none: until the condition fails
+  bool has_condition = false;
+  int64_t carried = 0;
+  std::vector<int64_t> row_axes;  // by stacked result; -1: a new first axis
+  void visit(AttributeVisitor& v) const override {
+    v.dims("trips", trips);
+    v.integer("has_condition", has_condition);
+    v.integer("carried", carried);
+    v.integers("row_axes", row_axes);
+  }
+};
+std::vector<Value> loop(Builder& build, std::vector<Value> operands, LoopAttributes attributes, ProgramPtr body);
+
+// The operand that parameter `parameter` of the region equals in every run of it; nothing for what a loop carries.
+std::optional<size_t> fixed_operand(const Op& op, size_t parameter);
+
+// Data-dependent symbols that the ops of a region define: they mean nothing outside.
+std::vector<int32_t> symbols_defined_in(const Program& region);
+bool reads_symbol(Dim extent, const std::vector<int32_t>& symbols);
+// Sets the symbols that the extents of a result are and that are not set yet.
+void define_extents(const EvaluateContext& ctx, size_t result, const Shape& shape);
+
+// The bindings that a run of a region sees: those around it. Where the region's ops define symbols, or its parameters
+// have extents of their own, a copy, in which the parameters' are set.
+class RegionBindings {
+ public:
+  explicit RegionBindings(const Program& region);
+  Bindings* enter(Bindings* outer, std::span<const Tensor> operands);
+  void check();  // the assertions that could only be checked inside
+
+ private:
+  const Program& region_;
+  bool own_ = false;
+  std::vector<std::pair<size_t, size_t>> extents_;  // parameter, axis
+  std::vector<int32_t> symbols_;                    // of those
+  std::optional<Bindings> inner_;
+};
 
 // ---- indices.cc
 

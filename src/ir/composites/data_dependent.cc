@@ -235,6 +235,25 @@ void evaluate_nms(EvaluateContext& ctx) {
   std::copy(out.begin(), out.end(), mutable_elements<int64_t>(ctx.make_result()));
 }
 
+// ---- read_values
+
+std::vector<Type> infer_read_values(const InferContext& ctx) {
+  check_operand_count(ctx, 1);
+  const Type& x = ctx.operands[0];
+  const size_t count = ctx.as<ReadValuesAttributes>().symbols.size();
+  ctx.check(x.dtype == DType::i64, "C1", "the values are int64");
+  ctx.check(provably_eq(product(x.shape), static_cast<int64_t>(count)), "C2", "one symbol an element: ", count, " for ",
+            to_string(x));
+  return {x};
+}
+
+void evaluate_read_values(EvaluateContext& ctx) {
+  const Dims& symbols = ctx.as<ReadValuesAttributes>().symbols;
+  const Tensor& x = ctx.operands[0];
+  for (size_t i = 0; i < symbols.size(); ++i) ctx.define(symbols[i], elements<int64_t>(x)[i]);
+  ctx.results = {x};
+}
+
 }  // namespace
 
 const Primitive composite::nonzero{
@@ -244,6 +263,15 @@ const Primitive composite::compress{
 const Primitive composite::unique{
     .name = "unique", .infer = infer_unique, .evaluate = evaluate_unique, .print = print_custom_call};
 const Primitive composite::nms{.name = "nms", .infer = infer_nms, .evaluate = evaluate_nms, .print = print_custom_call};
+
+const Primitive composite::read_values{
+    .name = "read_values", .infer = infer_read_values, .evaluate = evaluate_read_values};
+
+Value read_values(Builder& build, Value x, Dims symbols) {
+  auto attributes = std::make_shared<ReadValuesAttributes>();
+  attributes->symbols = std::move(symbols);
+  return build.emit1(composite::read_values, {x}, std::move(attributes));
+}
 
 Value nonzero(Builder& build, Value x) { return build.emit1(composite::nonzero, {x}); }
 

@@ -1,3 +1,4 @@
+#include "ir/composites/composites.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/copier.h"
 #include "ir/passes/passes.h"
@@ -31,6 +32,11 @@ class Needs {
   // The op has a result whose extent is a needed symbol: it, or another op before it, defines the symbol.
   bool defines_needed_symbol(const Op& op) const {
     if (!any_symbol_) return false;
+    if (op.primitive == &composite::read_values) {
+      for (Dim dim : op.as<ReadValuesAttributes>().symbols)
+        for (int32_t s : symbols(dim.expr()))
+          if (symbols_[static_cast<size_t>(s)]) return true;
+    }
     for (Value result : op.results)
       for (Dim extent : program_.type(result).shape)
         for (int32_t s : symbols(extent.expr()))

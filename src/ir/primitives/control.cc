@@ -1,6 +1,9 @@
 // while_loop and case_of: StableHLO while and case. Regions are programs over their own parameters; what they need of
 // the outside is an operand. case_of takes the last branch for an index out of range.
+#include <algorithm>
+
 #include "ir/builder.h"
+#include "ir/composites/composites.h"
 #include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
 #include "ir/primitives/vjp.h"
@@ -43,6 +46,14 @@ void evaluate_while(EvaluateContext& ctx) {
   ctx.results = std::move(state);
 }
 
+// An extent that hangs on the branch taken is a symbol, defined when the op has run.
+Dim fresh_extent(const InferContext& ctx, Dim a, Dim b) {
+  ShapeScope* scope = ShapeScope::current();
+  ctx.check(scope != nullptr, "C3", "a result is of different sizes in the branches");
+  return scope->data_value(std::max(a.hint(), b.hint()),
+                           {std::min(interval(a).low, interval(b).low), std::max(interval(a).high, interval(b).high)});
+}
+
 std::vector<Type> infer_case(const InferContext& ctx) {
   ctx.check(!ctx.regions.empty(), "C1", "takes at least one branch");
   ctx.check(!ctx.operands.empty() && ctx.operands[0].shape.empty() && ctx.operands[0].dtype == DType::i32, "C0",
@@ -56,8 +67,24 @@ std::vector<Type> infer_case(const InferContext& ctx) {
       continue;
     }
     ctx.check(branch.results().size() == types.size(), "C3", "the branches give different numbers of values");
-    for (size_t r = 0; r < types.size(); ++r)
-      check_type(ctx, branch.type(branch.results()[r]), types[r], "C3", "a result of a branch");
+    for (size_t r = 0; r < types.size(); ++r) {
+      const Type& other = branch.type(branch.results()[r]);
+      ctx.check(other.dtype == types[r].dtype && other.rank() == types[r].rank(), "C3", "a result is ",
+                to_string(types[r]), " in one branch and ", to_string(other), " in another");
+      for (size_t axis = 0; axis < types[r].shape.size(); ++axis) {
+        Dim& extent = types[r].shape[axis];
+        if (!provably_eq(extent, other.shape[axis])) extent = fresh_extent(ctx, extent, other.shape[axis]);
+      }
+    }
+  }
+  // What a branch alone defines means nothing outside.
+  for (const ProgramPtr& branch : ctx.regions) {
+    const std::vector<int32_t> inside = symbols_defined_in(*branch);
+    if (inside.empty()) continue;
+    for (Type& type : types) {
+      for (Dim& extent : type.shape)
+        if (reads_symbol(extent, inside)) extent = fresh_extent(ctx, extent, extent);
+    }
   }
   return types;
 }
@@ -65,7 +92,12 @@ std::vector<Type> infer_case(const InferContext& ctx) {
 void evaluate_case(EvaluateContext& ctx) {
   const int32_t index = *ctx.operands[0].data<int32_t>();
   const int32_t last = static_cast<int32_t>(ctx.op.regions.size()) - 1;
-  ctx.results = ctx.run_region(static_cast<size_t>(index < 0 || index > last ? last : index), ctx.operands.subspan(1));
+  const size_t taken = static_cast<size_t>(index < 0 || index > last ? last : index);
+  const std::span<const Tensor> operands = ctx.operands.subspan(1);
+  RegionBindings region(*ctx.op.regions[taken]);
+  ctx.results = ctx.run_region(taken, operands, region.enter(ctx.bindings, operands));
+  region.check();
+  for (size_t r = 0; r < ctx.results.size(); ++r) define_extents(ctx, r, ctx.results[r].shape());
 }
 
 }  // namespace

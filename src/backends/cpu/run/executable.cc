@@ -9,7 +9,9 @@
 
 #include "backends/cpu/run/grown.h"
 #include "base/mapped_file.h"
+#include "base/run_control.h"
 #include "base/strings.h"
+#include "ir/composites/composites.h"
 #include "ir/evaluate.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -63,7 +65,46 @@ CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadP
   keep_weights();
   for (const ir::Op& op : program_.ops()) {
     if (op.primitive == &ir::prim::constant) constants_.push_back(&op);
+    if (!op.regions.empty()) compile_regions(op, options);
   }
+}
+
+// Regions are programs of their own. What they read of the outside as it is, and is a weight, is one of theirs.
+void CpuExecutable::compile_regions(const ir::Op& op, const BackendOptions& options) {
+  std::vector<std::unique_ptr<CpuExecutable>>& compiled = regions_[&op];
+  for (const ir::ProgramPtr& region : op.regions) {
+    std::vector<const ir::Parameter*> weights(region->parameters().size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const std::optional<size_t> operand = ir::fixed_operand(op, i);
+      if (!operand) continue;
+      for (const ir::Parameter& p : program_.parameters()) {
+        if (p.value == op.operands[*operand] && p.kind == ir::Parameter::Kind::weight && !p.trainable && p.weight)
+          weights[i] = &p;
+      }
+    }
+    compiled.push_back(std::make_unique<CpuExecutable>(ir::Builder::with_parameters(*region, weights), pool_, options,
+                                                       verbose_));
+  }
+}
+
+// An op between stages; its regions run compiled.
+std::vector<Tensor> CpuExecutable::run_between(const ir::Op& op, std::vector<Tensor> operands,
+                                               Bindings& bindings) const {
+  const auto regions = regions_.find(&op);
+  if (regions == regions_.end()) return ir::evaluate_op(program_, op, std::move(operands), &bindings);
+  const ir::RegionRunner run = [&](size_t region, std::span<const Tensor> inputs, Bindings* inner) {
+    const CpuExecutable& executable = *regions->second[region];
+    std::vector<Buffer> buffers;
+    buffers.reserve(inputs.size());
+    const auto& parameters = executable.program_.parameters();
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (parameters[i].kind == ir::Parameter::Kind::input) buffers.push_back({.host = inputs[i]});
+    std::vector<Tensor> results;
+    for (const Buffer& result : executable.run(buffers, inner ? *inner : bindings))
+      results.push_back(compacted(result, pool_.get()));
+    return results;
+  };
+  return ir::evaluate_op(program_, op, std::move(operands), &bindings, &run);
 }
 
 // The weights that steps read as they are (not packed), at aligned addresses.
@@ -286,6 +327,7 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
   for (const BoundLaunch& launch : plan->launches) {
     const auto start = verbose_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     try {
+      RunControl::check();
       launch.run(context);
     } catch (Error& error) {
       if (launch.location >= 0) error.in(program_.locations()[static_cast<size_t>(launch.location)]);
@@ -333,7 +375,7 @@ std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindi
     std::vector<Tensor> operands;
     for (ir::Value v : stage.dynamic->operands)
       operands.push_back(compacted(values[static_cast<size_t>(v.id)], pool_.get()));
-    std::vector<Tensor> results = ir::evaluate_op(program_, *stage.dynamic, std::move(operands), &bindings);
+    std::vector<Tensor> results = run_between(*stage.dynamic, std::move(operands), bindings);
     for (size_t i = 0; i < results.size(); ++i)
       values[static_cast<size_t>(stage.dynamic->results[i].id)].host = std::move(results[i]);
   }

@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/cpu/plan/planner.h"
@@ -39,6 +40,8 @@ class CpuExecutable : public Executable {
   };
 
   void keep_weights();
+  void compile_regions(const ir::Op& op, const BackendOptions& options);
+  std::vector<Tensor> run_between(const ir::Op& op, std::vector<Tensor> operands, Bindings& bindings) const;
   // `values`: by number, those that have been computed.
   std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
@@ -64,6 +67,7 @@ class CpuExecutable : public Executable {
   std::vector<Stage> stages_;
   std::vector<bool> written_;  // by value: a cache written in place
   std::vector<const ir::Op*> constants_;
+  std::unordered_map<const ir::Op*, std::vector<std::unique_ptr<CpuExecutable>>> regions_;
   mutable std::mutex mutex_;  // of caches_
   mutable std::vector<PlanCache> caches_;
 };
