@@ -9,6 +9,9 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "commands.h"
@@ -40,8 +43,19 @@ struct Outcome {
   bool unsupported = false;  // the model needs an operator that isn't there
   std::string reason;
   RunStats stats;
+  std::set<std::string> broken;  // nodes at which traces break: "node X (Op)"
   double seconds = 0;
 };
+
+// The nodes that a text of traces names as breaks.
+std::set<std::string> broken_nodes(const std::string& text) {
+  constexpr std::string_view kBreak = "break: ";
+  std::set<std::string> nodes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kBreak)) nodes.insert(line.substr(kBreak.size(), line.find(") ") + 1 - kBreak.size()));
+  return nodes;
+}
 
 json read_meta(const fs::path& folder) {
   std::ifstream file(folder / "meta.json");
@@ -190,6 +204,7 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
     outcome.reason = std::string("not a tm::Error: ") + error.what();
   }
   if (run) outcome.stats = run->stats();
+  if (outcome.stats.breaks > 0) outcome.broken = broken_nodes(run->trace_text());
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (outcome.passed && meta.contains("time_limit_s") && outcome.seconds > meta["time_limit_s"].get<double>()) {
     outcome.passed = false;
@@ -282,6 +297,7 @@ void run_tests(const TestOptions& options) {
                         {"reason", o.passed ? "" : o.reason},
                         {"traces", o.stats.traces},
                         {"breaks", o.stats.breaks},
+                        {"broken", o.broken},
                         {"specializations", o.stats.specializations},
                         {"runs", o.stats.runs},
                         {"composites", o.stats.composites},

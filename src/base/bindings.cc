@@ -242,6 +242,7 @@ std::optional<std::string> Bindings::explain() {
 
 void Bindings::check_assertions() {
   for (const Fact& fact : scope_->assertions()) {
+    if (fact.region >= 0 && !has(fact.region)) continue;
     int64_t value = 0;
     const Outcome outcome = evaluate_into(fact.truth, value);
     if (outcome != Outcome::unset && (outcome != Outcome::ok || value != fact.expected))

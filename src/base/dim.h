@@ -149,7 +149,8 @@ struct SymbolSource {
   enum class Kind : uint8_t {
     input_extent,    // extent `axis` of input `index`
     input_value,     // element `axis` of input `index`, an integer
-    data_dependent,  // defined by an op while the program runs; index counts them; axis 1: a value, not a count
+    data_dependent,  // defined by an op while the program runs; index counts them; axis 1: a value, not a count;
+                     // axis 2: set where a region runs
     break_extent,    // extent `axis` of value `index` that a break produced
     break_value,
   };
@@ -171,7 +172,8 @@ struct Symbol {
 struct Fact {
   ExprId truth;
   int64_t expected;
-  std::string what;  // which operator asked, and what for
+  std::string what;     // which operator asked, and what for
+  int32_t region = -1;  // an assertion made in a region (ShapeScope::Local): holds only where this symbol is set
 };
 
 class Bindings;
@@ -197,6 +199,25 @@ class ShapeScope {
     std::shared_ptr<ShapeScope> previous_;
   };
   static ShapeScope* current();  // null outside any
+
+  // While it lives, a branch or the body of a loop is traced, which may not run: what facts say meanwhile is forgotten
+  // at its end, and assertions hold only where the region runs. Unless kept, its guards and assertions go as well.
+  class Local {
+   public:
+    explicit Local(ShapeScope& scope);
+    ~Local();
+    Local(const Local&) = delete;
+    Local& operator=(const Local&) = delete;
+    // The symbol (none where there are no assertions) to be set while the region runs.
+    Dims keep();
+
+   private:
+    struct Saved;
+    ShapeScope& scope_;
+    std::unique_ptr<Saved> saved_;
+    int32_t symbol_;
+    bool kept_ = false;
+  };
 
   // Extent of a graph input. 0 and 1 become constants with a guard; others a symbol in [2, inf). Inputs that share a
   // dim_param share a symbol when their hints agree (an assertion-like guard checks it each run), else get their own.

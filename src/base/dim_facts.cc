@@ -136,4 +136,29 @@ void Table::unify(Terms zero) {
   if (r.high < known.high && r.high != INT64_MAX) assume_nonneg(add_constant(add_scaled({}, rest, -1), r.high));
 }
 
+Table::Facts Table::facts() const {
+  Facts facts;
+  facts.replaced.reserve(nodes.size());
+  facts.known.reserve(nodes.size());
+  for (const Node& node : nodes) {
+    facts.replaced.push_back(node.replaced);
+    facts.known.push_back(node.known);
+  }
+  facts.nonneg = nonneg_facts;
+  return facts;
+}
+
+void Table::forget(const Facts& until) {
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    const bool older = id < until.replaced.size();
+    nodes[id].replaced = older ? until.replaced[id] : 0;
+    if (older)
+      nodes[id].known = until.known[id];
+    else if (nodes[id].kind != Kind::symbol)
+      nodes[id].known = {INT64_MIN, INT64_MAX};
+  }
+  nonneg_facts = until.nonneg;
+  ++epoch;
+}
+
 }  // namespace transmuter

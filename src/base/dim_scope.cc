@@ -21,10 +21,10 @@ ShapeScope::Impl& scope_of(Dim a) {
 
 std::string with_value(Dim a) { return a.is_constant() ? to_string(a) : str(to_string(a), " (= ", a.hint(), ")"); }
 
-void record(std::vector<Fact>& facts, ExprId truth, int64_t expected, std::string what) {
+void record(std::vector<Fact>& facts, ExprId truth, int64_t expected, std::string what, int32_t region = -1) {
   for (const Fact& fact : facts)
-    if (fact.truth == truth && fact.expected == expected) return;
-  facts.push_back({truth, expected, std::move(what)});
+    if (fact.truth == truth && fact.expected == expected && (fact.region < 0 || fact.region == region)) return;
+  facts.push_back({truth, expected, std::move(what), region});
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void ShapeScope::Impl::add_guard(ExprId truth, int64_t expected, std::string wha
 }
 void ShapeScope::Impl::add_assertion(ExprId truth, int64_t expected, std::string what) {
   if (!origin.empty()) what += ", " + origin;
-  record(assertions, truth, expected, std::move(what));
+  record(assertions, truth, expected, std::move(what), region);
 }
 
 int32_t ShapeScope::Impl::new_symbol(std::string name, int64_t hint, SymbolSource source, Interval known) {
@@ -117,6 +117,9 @@ Dim ShapeScope::break_value(int32_t value, int32_t element, int64_t hint) {
 
 Dim ShapeScope::data_dependent(Dim bound, const char* what) {
   Impl& impl = *impl_;
+  if (!impl.allows_counts)
+    throw DataDependentDecision(ErrorCode::unsupported,
+                                str(what, ": the backend runs no op that finds its own extent"));
   if (bound.hint() < 0) throw Error(ErrorCode::invalid_input, str(what, ": the bound of a count is negative"));
   int32_t count = 0;
   for (const Symbol& symbol : impl.symbols) count += symbol.source.kind == SymbolSource::Kind::data_dependent;
@@ -134,9 +137,44 @@ Dim ShapeScope::data_value(int64_t hint, Interval known) {
   Impl& impl = *impl_;
   int32_t count = 0;
   for (const Symbol& symbol : impl.symbols) count += symbol.source.kind == SymbolSource::Kind::data_dependent;
-  const int32_t index =
-      impl.new_symbol(str("u", count), hint, {SymbolSource::Kind::data_dependent, count, 1}, known);
+  const int32_t index = impl.new_symbol(str("u", count), hint, {SymbolSource::Kind::data_dependent, count, 1}, known);
   return impl.dim_of(impl.symbols[static_cast<size_t>(index)].expr);
+}
+
+struct ShapeScope::Local::Saved {
+  Table::Facts facts;
+  size_t guards, assertions;
+  int32_t region;
+};
+
+ShapeScope::Local::Local(ShapeScope& scope) : scope_(scope) {
+  Impl& impl = scope.impl();
+  saved_ = std::make_unique<Saved>();
+  saved_->facts = impl.table.facts();
+  saved_->guards = impl.guards.size();
+  saved_->assertions = impl.assertions.size();
+  saved_->region = impl.region;
+  symbol_ = impl.new_symbol("entered", 1, {SymbolSource::Kind::data_dependent, 0, 2}, {0, 1});
+  impl.region = symbol_;
+}
+
+ShapeScope::Local::~Local() {
+  Impl& impl = scope_.impl();
+  if (!kept_) {
+    impl.guards.resize(saved_->guards);
+    impl.assertions.resize(saved_->assertions);
+  }
+  impl.region = saved_->region;
+  impl.table.forget(saved_->facts);
+  std::fill(impl.memo.begin(), impl.memo.end(), Impl::Memo());
+}
+
+Dims ShapeScope::Local::keep() {
+  Impl& impl = scope_.impl();
+  kept_ = true;
+  for (const Fact& fact : impl.assertions)
+    if (fact.region == symbol_) return {impl.dim_of(impl.symbols[static_cast<size_t>(symbol_)].expr)};
+  return {};
 }
 
 void ShapeScope::settle(const std::shared_ptr<ShapeScope>& scope, int32_t symbol, int64_t value) {

@@ -149,6 +149,14 @@ struct Table {
   void unify(Terms zero);
   void assume_nonneg(const Terms& terms);
   void narrow(ExprId atom, Interval to);
+  // What facts say, as it stands; forget() goes back to it. Expressions made in between stay.
+  struct Facts {
+    std::vector<ExprId> replaced;  // by node
+    std::vector<Interval> known;
+    std::vector<ExprId> nonneg;
+  };
+  Facts facts() const;
+  void forget(const Facts& until);
 
   std::vector<Node> nodes;  // [0] is unused
   uint32_t epoch = 1;
@@ -202,6 +210,8 @@ struct ShapeScope::Impl {
   std::vector<Fact> guards, assertions;
   std::vector<std::string> specializations;
   std::string origin;                               // of facts recorded now
+  int32_t region = -1;                              // of assertions recorded now
+  bool allows_counts = true;                        // else data_dependent() is a decision that cannot be made
   std::unordered_map<std::string, int32_t> shared;  // dim_param -> symbol
 
   // Results of binary operations, direct-mapped.

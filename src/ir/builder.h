@@ -141,7 +141,9 @@ class Builder {
 
   // Regions see only their own parameters: outer values go in as operands. while: operands = state; regions cond, body.
   std::vector<Value> while_loop(std::vector<Value> state, ProgramPtr condition, ProgramPtr body);
-  std::vector<Value> case_of(Value index, std::vector<Value> operands, std::vector<ProgramPtr> branches);
+  // `entries`: by branch, what ShapeScope::Local says.
+  std::vector<Value> case_of(Value index, std::vector<Value> operands, std::vector<ProgramPtr> branches,
+                             std::vector<Dims> entries = {});
 
   // NumPy broadcasting (ir/broadcast.cc)
   Value broadcast_to(Value x, const Dims& shape);  // aligned at the end; x when nothing changes

@@ -20,7 +20,6 @@ std::vector<Tensor> evaluate(const Program& program, std::span<const Tensor> inp
 // A composite without an evaluate function as a program (see above for what that does to the scope); null for others.
 ProgramPtr body_of(const Program& program, const Op& op);
 
-
 // One op on concrete operands; `runner` runs its regions (null: this interpreter).
 std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands, Bindings* bindings,
                                 const RegionRunner* runner = nullptr);

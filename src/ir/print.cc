@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/dispatch.h"
+#include "ir/composites/composites.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/stablehlo_form.h"
@@ -219,13 +220,25 @@ class FunctionPrinter {
     return out;
   }
 
+  // Loops of which only the run knows the length, and branches that give different sizes: StableHLO has no op for them.
+  bool hides_regions(const Op& op) const {
+    if (op.primitive == &composite::loop) return true;
+    if (op.primitive != &prim::case_of) return false;
+    for (const ProgramPtr& branch : op.regions)
+      for (size_t r = 0; r < op.results.size(); ++r)
+        if (hints(program_.type(op.results[r]).shape) != hints(branch->type(branch->results()[r]).shape)) return true;
+    return false;
+  }
+
   std::string line(const Op& op) {
     PrintedOp printed;
     PrintContext context{program_, op, bindings_};
     if (op.primitive->print) printed = op.primitive->print(context);
     if (printed.name.empty()) printed.name = str("stablehlo.", op.primitive->name);
     std::vector<std::string> operands = names_of(op.operands), types = types_of(op.operands);
-    if (printed.regions.empty() && !op.regions.empty()) {
+    const bool beyond_stablehlo = hides_regions(op);
+    if (beyond_stablehlo) printed = print_custom_call(context);
+    if (printed.regions.empty() && !op.regions.empty() && !beyond_stablehlo) {
       // The branches of StableHLO's case take no arguments: they read what is around them.
       bool captures = op.primitive == &prim::case_of;
       const std::vector<std::string> captured(operands.begin() + captures, operands.end());

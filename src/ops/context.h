@@ -29,9 +29,9 @@ using TracedPtr = std::shared_ptr<Traced>;
 // trip by trip, say.
 struct Stack {
   Dim count;
-  int64_t axis = -1;     // -1: item i is tensor[i]; else the items lie one after another along this axis ...
-  TracedPtr lengths;     // ... with these extents (i64 [count])
-  bool hidden = false;   // in the body of a loop: what the sequence held before this trip
+  int64_t axis = -1;    // -1: item i is tensor[i]; else they lie one after another along this axis, and items[0] of the
+                        // Traced has their extents there (i64 [count])
+  bool hidden = false;  // in the body of a loop: what the sequence held before this trip
 };
 
 // A value while tracing: in the segment being built, or something it can be made from on demand.

@@ -34,8 +34,7 @@ void output_reshaped(OpContext& op, const Dims& shape) {
 // never taken for a sign.
 bool is_sign(Dim dim, int64_t sign) {
   if (dim.is_constant()) return dim.hint() == sign;
-  const Interval range = interval(dim);
-  if (range.low >= 0) return false;
+  if (provably_le(0, dim)) return false;
   return decide_eq(dim, sign, "Reshape: target extent");
 }
 

@@ -42,6 +42,8 @@ Dim mirrored_end(Dim bound, Dim extent) {
 // A bound read from an input may be anything: whether it is one of the ends is a guard.
 Dim without_ends(Dim bound) {
   if (bound.is_constant()) return bound;
+  // One that the run computes decides nothing: no extent reaches the ends.
+  if (depends_on_data(bound)) return min(max(bound, -kEnd), kEnd);
   const Interval range = interval(bound);
   if (range.high >= kEnd && !decide_lt(bound, kEnd, "Slice: a bound at the end")) return kEnd;
   if (range.low <= -kEnd && !decide_lt(-kEnd, bound, "Slice: a bound at the beginning")) return -kEnd;

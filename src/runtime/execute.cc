@@ -6,8 +6,28 @@
 #include "runtime/control_flow.h"
 #include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
+#include "runtime/rows.h"
 
 namespace transmuter::runtime {
+
+namespace {
+
+void unstack(const Ref& ref, const std::vector<Value>& slots, std::vector<Value>& items) {
+  const Tensor values = resolve(ref.items[0], slots).tensor;
+  if (ref.axis < 0) {
+    for (int64_t i = 0; i < values.dim(0); ++i) items.emplace_back(take(values, 0, i));
+    return;
+  }
+  const Tensor lengths = resolve(ref.items[1], slots).tensor;
+  int64_t start = 0;
+  for (int64_t i = 0; i < lengths.size(); ++i) {
+    const int64_t length = lengths.data<int64_t>()[i];
+    items.emplace_back(part(values, ref.axis, start, length));
+    start += length;
+  }
+}
+
+}  // namespace
 
 Value resolve(const Ref& ref, const std::vector<Value>& slots) {
   switch (ref.kind) {
@@ -20,7 +40,12 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
     case Ref::Kind::sequence:
     case Ref::Kind::optional: {
       std::vector<Value> items;
-      for (const Ref& item : ref.items) items.push_back(resolve(item, slots));
+      for (const Ref& item : ref.items) {
+        if (item.kind == Ref::Kind::stack)
+          unstack(item, slots, items);
+        else
+          items.push_back(resolve(item, slots));
+      }
       Value value =
           ref.kind == Ref::Kind::sequence ? Value::sequence(std::move(items)) : Value::optional(std::move(items));
       value.element = ref.element;
@@ -33,6 +58,8 @@ Value resolve(const Ref& ref, const std::vector<Value>& slots) {
         texts.push_back(ref.texts->at(static_cast<size_t>(places.data<int64_t>()[i])));
       return Tensor::of_strings(std::move(texts), places.shape());
     }
+    case Ref::Kind::stack:
+      break;  // only in a sequence
   }
   return {};
 }
@@ -139,7 +166,7 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
   std::vector<Value> slots(static_cast<size_t>(trace.slot_count));
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   if (trace.random_slot >= 0) slots[static_cast<size_t>(trace.random_slot)] = context.random_words();
-  bindings.check_assertions();
+  check_assertions(trace, bindings);
   for (const auto& step : trace.steps) {
     RunControl::check();
     bool check = false;
@@ -161,7 +188,7 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
     if (!check && &step == &trace.steps.back()) break;
     bind_symbols(*trace.scope, slots, bindings);
     if (auto failed = bindings.explain()) throw GuardFailed{*failed};
-    bindings.check_assertions();
+    check_assertions(trace, bindings);
   }
   std::vector<Value> outputs;
   outputs.reserve(trace.outputs.size());

@@ -34,13 +34,24 @@ NodeRunner::NodeRunner(const onnx::Node& node, std::shared_ptr<const Engine> eng
     wanted_.push_back(i);
   }
   graph->nodes.push_back(std::move(copy));
-  runner_ = std::make_unique<GraphRunner>(std::move(graph), engine_, GraphRunner::Role::node);
+  graph_ = std::move(graph);
+  runner_ = std::make_unique<GraphRunner>(graph_, engine_, GraphRunner::Role::node);
+}
+
+// What the backend cannot hold, an op that finds its own extent, the reference evaluates.
+std::vector<Value> NodeRunner::run_graph(const std::vector<Value>& given, const RunContext& context) {
+  try {
+    return runner_->run(given, context);
+  } catch (const DataDependentDecision&) {
+    if (engine_->backend->capabilities().data_dependent_extents) throw;
+  }
+  return GraphRunner(graph_, Engine::reference(), GraphRunner::Role::node).run(given, context);
 }
 
 std::vector<Value> NodeRunner::run_lowered(const std::vector<Value>& inputs, const RunContext& context) {
   std::vector<Value> given;
   for (const size_t i : given_) given.push_back(inputs[i]);
-  std::vector<Value> results = runner_->run(given, context);
+  std::vector<Value> results = run_graph(given, context);
   std::vector<Value> outputs(node_.outputs.size());
   for (size_t i = 0; i < wanted_.size(); ++i) outputs[wanted_[i]] = std::move(results[i]);
   return outputs;

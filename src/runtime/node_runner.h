@@ -26,11 +26,13 @@ class NodeRunner {
   void trim() const;  // frees plans
 
  private:
+  std::vector<Value> run_graph(const std::vector<Value>& given, const RunContext& context);
   std::vector<Value> run_lowered(const std::vector<Value>& inputs, const RunContext& context);
 
   const onnx::Node& node_;
   std::shared_ptr<const Engine> engine_;
   std::vector<Tensor> constants_;
+  std::shared_ptr<const onnx::Graph> graph_;
   std::unique_ptr<GraphRunner> runner_;  // null for host operators
   std::vector<size_t> given_, wanted_;   // inputs and outputs that `runner_` has
 };

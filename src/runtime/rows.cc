@@ -48,6 +48,19 @@ Tensor take(const Tensor& x, int64_t axis, int64_t i) {
   });
 }
 
+Tensor part(const Tensor& x, int64_t axis, int64_t start, int64_t count) {
+  return unpacked(x, [&](const Tensor& from) {
+    Shape shape = from.shape();
+    const size_t at = static_cast<size_t>(axis);
+    const int64_t outer = product(shape, 0, at), extent = shape[at], inner = product(shape, at + 1, shape.size());
+    shape[at] = count;
+    Tensor out(from.dtype(), shape);
+    for (int64_t o = 0; o < outer; ++o)
+      copy_elements(from, (o * extent + start) * inner, out, o * count * inner, count * inner);
+    return out;
+  });
+}
+
 Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, int64_t axis) {
   Shape shape;
   if (rows.empty()) {

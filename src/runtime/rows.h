@@ -10,6 +10,8 @@ namespace transmuter::runtime {
 
 // Element `i` along an axis, which disappears.
 Tensor take(const Tensor& x, int64_t axis, int64_t i);
+// The elements [start, start + count) along an axis.
+Tensor part(const Tensor& x, int64_t axis, int64_t start, int64_t count);
 // Tensors of one dtype and shape along a new axis (negative: from the end of the result). None: an empty tensor of the
 // declared element type, extent 0 also where nothing is declared. Error where they differ.
 Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, int64_t axis);

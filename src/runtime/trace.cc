@@ -1,5 +1,7 @@
 #include "runtime/trace.h"
 
+#include <algorithm>
+
 #include "base/scope_copy.h"
 #include "base/strings.h"
 #include "ir/primitive.h"
@@ -63,6 +65,8 @@ std::string ref_text(const Trace& trace, const Ref& ref) {
     }
     case Ref::Kind::texts:
       return str("strings(", ref_text(trace, ref.items[0]), ")");
+    case Ref::Kind::stack:
+      return str("the items of ", ref_text(trace, ref.items[0]));
   }
   return "";
 }
@@ -123,7 +127,34 @@ std::string eager_text(const Trace& trace, const EagerStep& eager) {
   return text;
 }
 
+bool holds(const Fact& fact, Bindings& bindings) {
+  try {
+    return bindings.evaluate_expr(fact.truth) == fact.expected;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+void check_assertions(const Trace& trace, Bindings& bindings) try {
+  bindings.check_assertions();
+} catch (const Error&) {
+  const ShapeScope& scope = *trace.scope;
+  const auto is_set = [&](int32_t s) { return bindings.has(s); };
+  for (const Fact& fact : scope.assertions()) {
+    const std::vector<int32_t> symbols = scope.symbols_of(fact.truth);
+    if (fact.region >= 0 || !std::all_of(symbols.begin(), symbols.end(), is_set) || holds(fact, bindings)) continue;
+    std::string sizes;
+    for (const int32_t s : symbols) {
+      const Symbol& symbol = scope.symbols()[static_cast<size_t>(s)];
+      sizes +=
+          str(sizes.empty() ? "" : ", ", symbol.name, " is ", bindings.value(s), " (", source_text(trace, symbol), ")");
+    }
+    throw Error(ErrorCode::invalid_input, str(fact.what, ": ", scope.text(fact), " does not hold; ", sizes));
+  }
+  throw;
+}
 
 std::string to_text(const Trace& trace) {
   // Other threads may be running it.
@@ -136,7 +167,8 @@ std::string to_text(const Trace& trace) {
       str("trace: segments ", segments, ", breaks ", trace.breaks, ", guards ", scope.guards().size(), ", assertions ",
           scope.assertions().size(), ", specialisations ", scope.specializations().size(), "\n");
   for (const Symbol& symbol : scope.symbols())
-    text += str("symbol ", symbol.name, " = ", symbol.hint, ": ", source_text(trace, symbol), "\n");
+    if (symbol.source.kind != SymbolSource::Kind::data_dependent || symbol.source.axis != 2)
+      text += str("symbol ", symbol.name, " = ", symbol.hint, ": ", source_text(trace, symbol), "\n");
   for (const Fact& fact : scope.guards()) text += str("guard ", fact_text(trace, fact), "\n");
   for (const Fact& fact : scope.assertions()) text += str("assertion ", fact_text(trace, fact), "\n");
   for (const std::string& what : scope.specializations()) text += str("specialisation ", what, "\n");

@@ -20,15 +20,18 @@ namespace transmuter::runtime {
 class GraphRunner;
 class NodeRunner;
 
-// Where a value comes from: a slot, a constant, a sequence/optional of such, or strings by their places in a list.
+// Where a value comes from: a slot, a constant, a sequence/optional of such, or strings by their places in a list. A
+// stack, in a sequence, is the items that lie in one tensor (ops::Stack): items[0], and where they differ in length along
+// `axis` items[1].
 struct Ref {
-  enum class Kind : uint8_t { absent, slot, constant, sequence, optional, texts };
+  enum class Kind : uint8_t { absent, slot, constant, sequence, optional, texts, stack };
   Kind kind = Kind::absent;
   int32_t slot = -1;
   Tensor constant;
   std::vector<Ref> items;
   DType element = DType::invalid;  // sequence, optional
   std::shared_ptr<const std::vector<std::string>> texts;
+  int64_t axis = -1;               // stack
 };
 
 // A program without breaks. Compiled when the trace is finished (or at a break, to go on with real values).
@@ -80,6 +83,10 @@ struct Trace {
 };
 
 std::string to_text(const Trace& trace);
+
+// Throws Error(invalid_input) where an assertion about symbols that are set fails: what was asked for where, and the
+// inputs that the sizes are of.
+void check_assertions(const Trace& trace, Bindings& bindings);
 
 // Sets the symbols whose slots hold a value and that are not set yet. `slots` may be the first ones only.
 void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bindings& bindings);

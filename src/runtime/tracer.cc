@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/dim_table.h"
 #include "base/strings.h"
 #include "runtime/control_flow.h"
 #include "runtime/input_values.h"
@@ -65,10 +66,13 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   in_use_.clear();
   actual_.clear();
   settled_.clear();
+  inner_symbols_.clear();
+  leaves_.clear();
   region_ = nullptr;
   random_ = nullptr;
   trace_ = std::make_unique<Trace>();
   trace_->scope = ShapeScope::create();
+  trace_->scope->impl().allows_counts = options_.engine->backend->capabilities().data_dependent_extents;
   const ShapeScope::Enter enter(trace_->scope);
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     const bool given = inputs[i].kind != Value::Kind::none;
@@ -252,8 +256,9 @@ void Tracer::trace_nodes() {
 void Tracer::trace_node(const onnx::Node& node) {
   std::vector<TracedPtr> inputs;
   for (const std::string& name : node.inputs) inputs.push_back(lookup(name));
-  if (driven_by_host(node) && lower_loop(node, inputs)) return;
+  if (driven_by_host(node) && (map_items(node, inputs) || lower_loop(node, inputs))) return;
   if (driven_by_host(node)) return run_eagerly(node, inputs, "control flow driven by the host");
+  if (node.domain.empty() && node.op_type == "If" && lower_branches(node, inputs)) return;
   const ops::Operator* op = ops::registry().find(node.domain, node.op_type);
   if (!op) {
     throw Error(ErrorCode::unsupported,
@@ -286,6 +291,7 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
     const bool computed = in_segment(wanted) && wanted.slot < 0;
     if (computed) {
       if (auto slots = deciding_inputs(wanted.value); !slots.empty()) throw ReadValues{std::move(slots)};
+      if (!wanted.known.fully_known() && read_values(wanted)) return false;
       end_segment(true, str(where(node), " reads the value of input ", need.input));
       ++trace_->breaks;
       if (make_known(wanted)) return false;
@@ -304,6 +310,7 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
       ++trace_->breaks;
       if (settled_.size() > known_counts) return false;
     }
+    if (options_.single_node && !trace_->scope->impl().allows_counts) throw;  // another backend may (NodeRunner)
     if (options_.single_node) throw Error(ErrorCode::unsupported, str(node.op_type, ": ", decision.sentence()));
     run_eagerly(node, inputs, decision.sentence());
     return true;

@@ -90,11 +90,31 @@ class Tracer : public ops::TraceHost {
   std::vector<ops::TracedPtr> inline_graph(const onnx::Graph& graph, const std::vector<ops::TracedPtr>& inputs,
                                            const Named& around);
 
-  // tracer_loops.cc: true where the loop is in the program now
+  // tracer_regions.cc: control flow in the program; true where it is there now
   class Region;
+  class Captures;
+  bool lower_branches(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
+  // The backend runs `loop`, `case` and what they define.
+  bool can_hold_regions() const;
+
+  // tracer_loops.cc: a `loop`; tracer_while.cc: a `while` of known length
+  bool map_items(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);  // SequenceMap, item by item
   bool lower_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
+  struct LoopParts;
+  struct LoopBody;
+  bool trace_trip(const LoopParts& loop, const Captures& captures, const std::vector<ir::Value>& outside,
+                  std::vector<std::vector<bool>>& changes, LoopBody& body);
+  bool read_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
+  bool emit_loop(const onnx::Node& node, LoopParts& loop);
+  bool lower_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
   template <class Loop>
-  bool emit_loop(const onnx::Node& node, Loop& loop);
+  bool emit_while(const onnx::Node& node, Loop& loop);
+
+  // tracer_values.cc: integers that the program computes become symbols; false where they can't
+  bool read_values(ops::Traced& traced);
+  bool know(ops::Traced& traced);  // make_known or that
+  Dims read_back(ir::Value value, int depth);
+  Dims leaf_symbols(ir::Value value);
 
   // tracer_segments.cc: segments, slots, eager steps
   // The small graph inputs that `value` is computed from, when those alone (and weights) determine it.
@@ -120,8 +140,10 @@ class Tracer : public ops::TraceHost {
   void execute(Segment& segment);
   bool settle(Bindings& bindings);  // true when a count became known
   void refresh(ops::Traced& traced);
-  bool has_unsettled_counts() const { return count_data_dependent() > settled_.size(); }
+  bool has_unsettled_counts() const;
   size_t count_data_dependent() const;
+  // A data-dependent symbol that the program itself defines, not a region of it.
+  bool is_count(size_t symbol) const;
   void describe_known(const ops::Traced& traced);
 
   const onnx::Graph& graph_;
@@ -143,6 +165,8 @@ class Tracer : public ops::TraceHost {
   std::vector<ops::TracedPtr> in_use_;              // inputs of the nodes being lowered: kept over a break
   std::vector<Value> actual_;                       // by slot, as far as known while tracing
   std::unordered_map<int32_t, int64_t> settled_;    // data-dependent symbols that a segment has defined
+  std::vector<std::pair<size_t, size_t>> inner_symbols_;  // ranges of symbols that regions define
+  std::map<std::pair<int32_t, int32_t>, Dims> leaves_;    // by segment and value: the symbols that it defines
 };
 
 // "node X (Op)"

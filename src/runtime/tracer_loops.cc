@@ -1,15 +1,13 @@
-// Loop and Scan inside a program: a `while` whose trip count is known before it starts. Taken where a loop must be
-// differentiated, and on backends that keep values elsewhere than in host memory; elsewhere the host drives the body,
-// which costs a few microseconds a trip and copies no stacked rows.
+// Loop, Scan and SequenceMap in the program, as the composite `loop`: any number of trips, a condition, states that
+// change their size, rows that are stacked, sequences that the body appends to. What it cannot hold (values of the
+// host, a decision on what only a trip knows, states that change their rank) the host drives.
 #include <algorithm>
-#include <span>
 
 #include "base/strings.h"
 #include "ir/composites/composites.h"
-#include "ir/counted_loop.h"
 #include "ops/random.h"
 #include "runtime/control_flow.h"
-#include "runtime/tracer.h"
+#include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {
 
@@ -19,126 +17,69 @@ using ops::TracedPtr;
 
 namespace {
 
-constexpr int64_t kMaxRegionConstant = 64;  // elements; larger constants stay outside, as operands
-
-// What a Loop or a Scan comes to.
-struct Counted {
-  const onnx::Graph* body = nullptr;
-  Dim trips;
-  bool is_loop = false;
-  std::vector<TracedPtr> states, scanned;
-  std::vector<int64_t> in_axes, in_directions, out_axes, out_directions;
-};
-
-// What the body reads from outside, as its frame sees it: constants and known values as they are, the rest as operands.
-struct Captures {
-  std::vector<std::string> names;
-  std::vector<TracedPtr> values;  // outside
-  std::vector<bool> as_operand;
-};
+constexpr size_t kMaxInlined = 64;  // items of a SequenceMap
+constexpr int kMaxAttempts = 8;     // each finds further extents that change
 
 std::vector<int64_t> list_or_zeros(const onnx::Node& node, const char* name, size_t count) {
   const onnx::Attribute* a = node.find(name);
   return a && a->ints.size() == count ? a->ints : std::vector<int64_t>(count, 0);
 }
 
-bool is_tensor(const TracedPtr& traced) {
-  return traced && !traced->opaque && !traced->is_sequence && !traced->is_optional &&
-         traced->type.dtype != DType::string;
-}
-
-bool is_true(const Known& known) {
-  return known.kind == Known::Kind::elements && known.size() == 1 && known.fully_known() &&
-         provably_eq(known.elements[0].dim, 1);
-}
-
-bool same_type(const ir::Type& a, const ir::Type& b) {
-  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
-  for (size_t i = 0; i < a.shape.size(); ++i)
-    if (!provably_eq(a.shape[i], b.shape[i])) return false;
+bool normalise(int64_t& axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) return false;
+  if (axis < 0) axis += rank;
   return true;
-}
-
-TracedPtr known_traced(Known known) {
-  auto traced = std::make_shared<Traced>();
-  traced->type = {known.dtype, known.shape};
-  traced->known = std::move(known);
-  return traced;
-}
-
-// x[at] along an axis, which disappears.
-ir::Value row_at(ir::Builder& b, ir::Value x, int64_t axis, ir::Value at) {
-  Dims sizes = b.shape(x);
-  std::vector<ir::Value> starts(sizes.size(), b.integer(DType::i64, 0));
-  starts[static_cast<size_t>(axis)] = at;
-  sizes[static_cast<size_t>(axis)] = 1;
-  const ir::Value row = b.dynamic_slice(x, std::move(starts), sizes);
-  return b.squeeze(row, {axis});
-}
-
-ir::Value with_row(ir::Builder& b, ir::Value stacked, ir::Value row, ir::Value at) {
-  std::vector<ir::Value> starts(static_cast<size_t>(b.rank(stacked)), b.integer(DType::i64, 0));
-  starts[0] = at;
-  return b.dynamic_update_slice(stacked, b.expand_dims(row, {0}), std::move(starts));
-}
-
-// The new first axis moves to `axis`.
-ir::Value first_axis_to(ir::Builder& b, ir::Value stacked, int64_t axis) {
-  std::vector<int64_t> order;
-  for (int64_t i = 1; i < b.rank(stacked); ++i) order.push_back(i);
-  order.insert(order.begin() + axis, 0);
-  return b.transpose(stacked, std::move(order));
 }
 
 }  // namespace
 
-// While it lives, lowerings write into a region.
-class Tracer::Region {
- public:
-  Region(Tracer& tracer, ir::Builder& builder, ir::Value random)
-      : tracer_(tracer),
-        outer_(tracer.region_),
-        random_(tracer.region_random_),
-        segment_(tracer.segment_),
-        in_use_(tracer.in_use_.size()) {
-    tracer_.region_ = &builder;
-    tracer_.region_random_ = random;
-    tracer_.segment_ = ++tracer_.newest_segment_;
-  }
-  ~Region() {
-    tracer_.region_ = outer_;
-    tracer_.region_random_ = random_;
-    tracer_.segment_ = segment_;
-    tracer_.in_use_.resize(in_use_);
-  }
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-
- private:
-  Tracer& tracer_;
-  ir::Builder* outer_;
-  ir::Value random_;
-  int32_t segment_;
-  size_t in_use_;
+// A node as a loop: what it carries, what it reads row by row, what it stacks.
+struct Tracer::LoopParts {
+  const onnx::Graph* body = nullptr;
+  bool is_loop = false;  // the body takes the trip's number and the condition, and gives the condition
+  bool draws = false;    // random numbers, anew each trip
+  uint64_t number = 0;   // the node's, for its draws
+  std::optional<Dim> trips;
+  TracedPtr condition;  // before the first trip; null: true
+  std::vector<TracedPtr> states, scanned;
+  std::vector<int64_t> in_axes, in_directions, out_axes, out_directions;
 };
 
-namespace {
+// What one attempt at the body came to.
+struct Tracer::LoopBody {
+  ir::ProgramPtr program;
+  Dims entry;
+  bool has_condition = false;
+  std::vector<int64_t> row_axes;
+  std::vector<bool> appends;  // by state: a sequence to which a trip appends
+};
 
-// Reads a node's inputs and attributes; false where the loop must be driven by the host.
-bool read_counted(ops::TraceHost& host, const onnx::Node& node, const std::vector<TracedPtr>& inputs, Counted& loop) {
+bool Tracer::can_hold_regions() const {
+  const Engine& engine = *options_.engine;
+  return !options_.single_node && !engine.trainable && engine.backend->capabilities().data_dependent_extents;
+}
+
+bool Tracer::read_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
   if (node.op_type == "SequenceMap" || (node.op_type == "Scan" && node.version < 9)) return false;
   loop.body = &graph_attribute(node, "body");
   loop.is_loop = node.op_type == "Loop";
+  loop.draws = ops::draws_numbers(node);
+  loop.number = node.number;
   if (loop.is_loop) {
-    if (inputs.empty() || !is_tensor(inputs[0]) || !host.make_known(*inputs[0])) return false;
-    if (inputs.size() > 1 && inputs[1] && (!host.make_known(*inputs[1]) || !is_true(inputs[1]->known))) return false;
-    const Known& count = inputs[0]->known;
-    if (count.kind != Known::Kind::elements || count.size() != 1) return false;
-    loop.trips = count.elements[0].dim;
+    if (!inputs.empty() && inputs[0]) {
+      if (!is_program_tensor(inputs[0]) || !know(*inputs[0])) return false;
+      const Known& count = inputs[0]->known;
+      if (count.kind != Known::Kind::elements || count.size() != 1) return false;
+      loop.trips = count.elements[0].dim;
+    }
+    if (inputs.size() > 1 && inputs[1]) {
+      if (!is_program_tensor(inputs[1]) || !provably_eq(product(inputs[1]->type.shape), 1)) return false;
+      make_known(*inputs[1]);
+      if (!is_known_true(inputs[1]->known)) loop.condition = inputs[1];
+    }
     loop.states.assign(inputs.begin() + std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(inputs.size())), inputs.end());
-    if (loop.body->inputs.size() != loop.states.size() + 2) return false;
     const size_t first = loop.states.size() + 1;
-    if (loop.body->outputs.size() < first) return false;
+    if (loop.body->inputs.size() != first + 1 || loop.body->outputs.size() < first) return false;
     loop.out_axes.assign(loop.body->outputs.size() - first, 0);
     loop.out_directions = loop.out_axes;
   } else {
@@ -153,160 +94,244 @@ bool read_counted(ops::TraceHost& host, const onnx::Node& node, const std::vecto
     loop.out_axes = list_or_zeros(node, "scan_output_axes", loop.body->outputs.size() - carried);
     loop.out_directions = list_or_zeros(node, "scan_output_directions", loop.body->outputs.size() - carried);
   }
-  return std::all_of(loop.states.begin(), loop.states.end(), is_tensor) &&
-         std::all_of(loop.scanned.begin(), loop.scanned.end(), is_tensor);
-}
-
-// The common extent of what is scanned.
-bool count_rows(Counted& loop) {
+  for (const TracedPtr& state : loop.states)
+    if (!is_program_tensor(state) && !(state && state->is_sequence)) return false;
   for (size_t k = 0; k < loop.scanned.size(); ++k) {
+    if (!is_program_tensor(loop.scanned[k])) return false;
     const Dims& shape = loop.scanned[k]->type.shape;
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    int64_t& axis = loop.in_axes[k];
-    if (axis < -rank || axis >= rank) return false;
-    if (axis < 0) axis += rank;
-    const Dim extent = shape[static_cast<size_t>(axis)];
-    if (k == 0) loop.trips = extent;
-    if (k > 0) require_eq(extent, loop.trips, "Scan: lengths of the scanned inputs");
+    if (!normalise(loop.in_axes[k], static_cast<int64_t>(shape.size()))) return false;
+    const Dim extent = shape[static_cast<size_t>(loop.in_axes[k])];
+    if (k > 0) require_eq(extent, *loop.trips, "Scan: lengths of the scanned inputs");
+    loop.trips = k == 0 ? extent : *loop.trips;
   }
   return true;
 }
 
-}  // namespace
+bool Tracer::map_items(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
+  if (node.op_type != "SequenceMap" || options_.single_node) return false;
+  if (inputs.empty() || !inputs[0] || !inputs[0]->is_sequence) return false;
+  const size_t count = inputs[0]->items.size();
+  if (count > kMaxInlined) return false;
+  for (const TracedPtr& input : inputs) {
+    if (!input || input->opaque) return false;
+    const auto& items = input->items;
+    if (input->is_sequence && (items.size() != count || std::any_of(items.begin(), items.end(), [](const TracedPtr& i) {
+                                 return i->stack || i->opaque;
+                               })))
+      return false;
+  }
+  const onnx::Graph& body = graph_attribute(node, "body");
+  std::vector<TracedPtr> results;
+  for (const onnx::ValueInfo& declared : body.outputs) {
+    results.push_back(std::make_shared<Traced>());
+    results.back()->is_sequence = true;
+    results.back()->type.dtype = declared.dtype;
+  }
+  const size_t in_use = in_use_.size();
+  in_use_.insert(in_use_.end(), inputs.begin(), inputs.end());
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<TracedPtr> in;
+    for (const TracedPtr& input : inputs) in.push_back(input->is_sequence ? input->items[i] : input);
+    const std::vector<TracedPtr> out = inline_graph(body, in);
+    for (size_t k = 0; k < results.size(); ++k) results[k]->items.push_back(out.at(k));
+    // A break in a later item must keep those of the earlier ones.
+    in_use_.insert(in_use_.end(), out.begin(), out.end());
+  }
+  in_use_.resize(in_use);
+  for (size_t k = 0; k < node.outputs.size() && k < results.size(); ++k) define(node.outputs[k], results[k]);
+  return true;
+}
 
 bool Tracer::lower_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
-  const Engine& engine = *options_.engine;
-  if (!engine.trainable && engine.backend->capabilities().host_memory) return false;
+  if (!can_hold_regions()) return lower_while(node, inputs);
   trace_->scope->set_origin(where(node));
   build().set_location(where(node));
   try {
-    Counted loop;
-    if (!read_counted(*this, node, inputs, loop) || !count_rows(loop)) return false;
-    if (!decide_lt(0, loop.trips, "Loop: is there a trip")) return false;
-    return emit_loop(node, loop);
+    LoopParts loop;
+    return read_loop(node, inputs, loop) && emit_loop(node, loop);
   } catch (const NotInProgram&) {
     return false;
-  } catch (const DataDependentDecision&) {
+  } catch (const Error& error) {
+    // A body that runs no trip need not make sense; if it is a fault, the trip that the host drives says so.
+    if (error.code() == ErrorCode::internal) throw;
     return false;
   }
 }
 
-template <class Loop>
-bool Tracer::emit_loop(const onnx::Node& node, Loop& loop) {
-  const onnx::Graph& body = *loop.body;
-  Captures captures;
-  std::vector<ir::Value> fixed, state;
-  const auto capture = [&](const std::string& name, TracedPtr traced) {
-    const bool small = traced->constant && !traced->trainable && traced->constant.size() <= kMaxRegionConstant;
-    const bool inside = small || (!traced->constant && traced->known.fully_known());
-    if (!inside) fixed.push_back(materialise(*traced));
-    captures.names.push_back(name);
-    captures.values.push_back(std::move(traced));
-    captures.as_operand.push_back(!inside);
-  };
-  for (const std::string& name : body.captures) {
-    TracedPtr traced = lookup(name);
-    if (!is_tensor(traced)) return false;
-    capture(name, std::move(traced));
+// One trip in a region, where the extents of states that `changes` says are the trip's own. False: more of them do.
+bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const std::vector<ir::Value>& outside,
+                        std::vector<std::vector<bool>>& changes, LoopBody& body) {
+  ir::Builder b(trace_->scope);
+  Region region(*this, b, true, {});
+  const auto in_region = [&](ir::Value value) { return traced_value(b, value, segment_); };
+  const ir::Value t = b.input({DType::i64, {}}, "t");
+  std::vector<TracedPtr> in;
+  if (loop.is_loop) in = {in_region(t), known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
+  ir::Builder& around = *(region.outer());
+  std::vector<ir::Value> states;  // parameters
+  for (const TracedPtr& state : loop.states) {
+    if (state->is_sequence) {
+      auto inside = std::make_shared<Traced>();
+      inside->is_sequence = true;
+      inside->type.dtype = state->type.dtype;
+      inside->items.push_back(std::make_shared<Traced>());
+      inside->items[0]->type = state->items.empty() ? ir::Type{state->type.dtype, {}} : state->items[0]->type;
+      ops::Stack before;
+      before.hidden = true;
+      inside->items[0]->stack = std::make_shared<const ops::Stack>(before);
+      in.push_back(std::move(inside));
+      continue;
+    }
+    const size_t k = states.size();
+    ir::Type type = around.type(outside[k]);
+    for (size_t axis = 0; axis < type.shape.size(); ++axis)
+      if (changes[k][axis]) type.shape[axis] = trace_->scope->data_value(type.shape[axis].hint(), {0, INT64_MAX});
+    states.push_back(b.input(std::move(type), "state"));
+    in.push_back(in_region(states.back()));
   }
-  for (const auto& [name, tensor] : body.initializers) {
-    TracedPtr traced = initializer(name, tensor);
-    if (!is_tensor(traced)) return false;
-    capture(name, std::move(traced));
+  std::vector<ir::Value> fixed;
+  for (size_t i = states.size(); i < outside.size(); ++i) fixed.push_back(b.input(around.type(outside[i]), "fixed"));
+  const Named given = captures.inside(b, fixed);
+  size_t next = captures.operands().size();
+  if (loop.draws) region_random_ = ir::random_state_in_trip(b, fixed[next++], loop.number, t);
+  for (size_t k = 0; k < loop.scanned.size(); ++k) {
+    const ir::Value last = b.dim_value(*loop.trips - 1, DType::i64);
+    const ir::Value at = loop.in_directions[k] ? b.subtract(last, t) : t;
+    in.push_back(in_region(row_at(b, fixed[next++], loop.in_axes[k], at)));
   }
-  const bool draws = ops::draws_numbers(node);
-  if (draws) fixed.push_back(random_state());
-  for (const TracedPtr& traced : loop.scanned) fixed.push_back(materialise(*traced));
-  for (const TracedPtr& traced : loop.states) state.push_back(materialise(*traced));
-  const size_t carried = state.size(), stacked = loop.out_axes.size();
+  std::vector<TracedPtr> out = inline_graph(*loop.body, in, given);
 
-  // One trip in a region: the next states, then the rows.
-  const auto trip = [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states,
-                        std::span<const ir::Value> operands) -> std::vector<ir::Value> {
-    // What the operands are: captured values, the random state, what is scanned.
-    const size_t captured =
-        static_cast<size_t>(std::count(captures.as_operand.begin(), captures.as_operand.end(), true));
-    ir::Value random;
-    if (draws) random = ir::random_state_in_trip(b, operands[captured], node.number, t);
-    const Region region(*this, b, random);
-    const auto in_region = [&](ir::Value value) {
-      auto traced = std::make_shared<Traced>();
-      traced->type = b.type(value);
-      traced->value = value;
-      traced->segment = segment_;
-      return traced;
-    };
-    std::vector<std::pair<std::string, TracedPtr>> given;
-    size_t next = 0;
-    for (size_t i = 0; i < captures.names.size(); ++i) {
-      const Traced& outside = *captures.values[i];
-      TracedPtr inside = captures.as_operand[i] ? in_region(operands[next++]) : std::make_shared<Traced>();
-      inside->type = outside.type;
-      inside->name = outside.name;
-      inside->known = outside.known;
-      if (!outside.trainable) inside->constant = outside.constant;
-      given.emplace_back(captures.names[i], std::move(inside));
+  std::vector<ir::Value> results;
+  body = LoopBody();
+  if (loop.is_loop) {
+    if (!is_program_tensor(out[0]) || out[0]->type.dtype != DType::boolean) throw NotInProgram{};
+    body.has_condition = loop.condition != nullptr || !is_known_true(out[0]->known);
+    if (body.has_condition) results.push_back(b.reshape(materialise(*out[0]), {}));
+    out.erase(out.begin());
+  }
+  bool same = true;
+  std::vector<TracedPtr> rows;
+  std::vector<bool> of_sequence;
+  size_t tensor = 0;
+  for (size_t i = 0; i < loop.states.size(); ++i) {
+    const bool is_sequence = loop.states[i]->is_sequence;
+    body.appends.push_back(false);
+    if (!is_sequence) {
+      if (!is_program_tensor(out[i])) throw NotInProgram{};
+      const ir::Value value = materialise(*out[i]);
+      const ir::Type &before = b.type(states[tensor]), &after = b.type(value);
+      if (before.dtype != after.dtype || before.rank() != after.rank()) throw NotInProgram{};
+      for (size_t axis = 0; axis < before.shape.size(); ++axis) {
+        if (changes[tensor][axis] || provably_eq(before.shape[axis], after.shape[axis])) continue;
+        changes[tensor][axis] = true;
+        same = false;
+      }
+      results.push_back(value);
+      ++tensor;
+      continue;
     }
-    if (draws) ++next;
-    std::vector<TracedPtr> in;
-    if (loop.is_loop) in = {in_region(t), known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
-    for (size_t i = 0; i < carried; ++i) in.push_back(in_region(states[i]));
-    const ir::Value last = b.dim_value(loop.trips - 1, DType::i64);
-    for (size_t k = 0; k < loop.scanned.size(); ++k) {
-      const ir::Value at = loop.in_directions[k] ? b.subtract(last, t) : t;
-      in.push_back(in_region(row_at(b, operands[next++], loop.in_axes[k], at)));
+    // The sequence as it was, and at most one item more.
+    const std::vector<TracedPtr>& items = out[i]->items;
+    if (!out[i]->is_sequence || items.empty() || items[0] != in[i + (loop.is_loop ? 2 : 0)]->items[0] ||
+        items.size() > 2)
+      throw NotInProgram{};
+    if (items.size() == 1) continue;
+    if (items[1]->stack) throw NotInProgram{};
+    body.appends.back() = true;
+    rows.push_back(items[1]);
+    of_sequence.push_back(true);
+  }
+  for (size_t i = loop.states.size(); i < out.size(); ++i) {
+    rows.insert(rows.begin() + static_cast<ptrdiff_t>(i - loop.states.size()), out[i]);
+    of_sequence.insert(of_sequence.begin(), false);
+  }
+  if (!same) return false;
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (!is_program_tensor(rows[k])) throw NotInProgram{};
+    results.push_back(materialise(*rows[k]));
+    int64_t ragged = -1;
+    const Dims& shape = b.shape(results.back());
+    for (size_t axis = 0; axis < shape.size() && of_sequence[k]; ++axis) {
+      if (!region.defines(shape[axis])) continue;
+      if (ragged >= 0) throw NotInProgram{};
+      ragged = static_cast<int64_t>(axis);
     }
-    std::vector<TracedPtr> out = inline_graph(body, in, given);
-    if (loop.is_loop) {
-      if (!is_true(out[0]->known)) throw NotInProgram{};
-      out.erase(out.begin());
-    }
-    std::vector<ir::Value> results;
-    for (const TracedPtr& traced : out) {
-      if (!is_tensor(traced)) throw NotInProgram{};
-      results.push_back(materialise(*traced));
-    }
-    return results;
-  };
+    body.row_axes.push_back(ragged);
+  }
+  body.entry = region.keep();
+  body.program = std::make_shared<const ir::Program>(b.finish(std::move(results)));
+  return true;
+}
 
-  // A first trip shows what the rows are, and whether the states keep their types.
-  std::vector<ir::Type> rows;
-  const size_t counts = count_data_dependent();
-  {
-    ir::CountedRegion probe(build(), state, fixed);
-    const std::vector<ir::Value> out = trip(probe.build, probe.t, probe.state, probe.fixed);
-    for (size_t i = 0; i < carried; ++i)
-      if (!same_type(probe.build.type(out[i]), build().type(state[i]))) return false;
-    for (size_t k = 0; k < stacked; ++k) rows.push_back(probe.build.type(out[carried + k]));
+bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
+  Captures captures(*this);
+  captures.add_all(*loop.body);
+  std::vector<ir::Value> operands;
+  std::vector<std::vector<bool>> changes;
+  for (const TracedPtr& state : loop.states) {
+    if (state->is_sequence) continue;
+    operands.push_back(materialise(*state));
+    changes.emplace_back(static_cast<size_t>(state->type.rank()));
   }
-  if (count_data_dependent() != counts) return false;
-  for (size_t k = 0; k < stacked; ++k) {
-    const int64_t rank = rows[k].rank() + 1;
-    int64_t& axis = loop.out_axes[k];
-    if (axis < -rank || axis >= rank) return false;
-    if (axis < 0) axis += rank;
-    Dims shape = rows[k].shape;
-    shape.insert(shape.begin(), loop.trips);
-    state.push_back(build().splat(rows[k].dtype, 0, std::move(shape)));
+  ir::LoopAttributes attributes;
+  attributes.carried = static_cast<int64_t>(operands.size());
+  operands.insert(operands.end(), captures.operands().begin(), captures.operands().end());
+  if (loop.draws) operands.push_back(random_state());
+  for (const TracedPtr& scanned : loop.scanned) operands.push_back(materialise(*scanned));
+
+  LoopBody body;
+  int attempts = 0;
+  while (!trace_trip(loop, captures, operands, changes, body))
+    if (++attempts == kMaxAttempts) return false;
+  if (loop.trips) attributes.trips = {*loop.trips};
+  attributes.has_condition = body.has_condition;
+  attributes.row_axes = body.row_axes;
+  attributes.entry = body.entry;
+  if (body.has_condition) {
+    const ir::Value first = loop.condition
+                                ? build().reshape(materialise(*loop.condition), {})
+                                : build().constant(Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean));
+    operands.insert(operands.begin(), first);
   }
-  std::vector<ir::Value> results = ir::counted_loop(
-      build(), loop.trips, state, fixed,
-      [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states, std::span<const ir::Value> operands) {
-        std::vector<ir::Value> out = trip(b, t, states.first(carried), operands);
-        for (size_t k = 0; k < stacked; ++k) {
-          const ir::Value at = loop.out_directions[k] ? b.subtract(b.dim_value(loop.trips - 1, DType::i64), t) : t;
-          out[carried + k] = with_row(b, states[carried + k], out[carried + k], at);
-        }
-        return out;
-      });
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i].empty()) continue;
-    ir::Value value = results.at(i);
-    if (i >= carried) value = first_axis_to(build(), value, loop.out_axes[i - carried]);
-    auto traced = std::make_shared<Traced>();
-    traced->type = build().type(value);
-    traced->value = value;
-    traced->segment = segment_;
+  const std::vector<ir::Value> results = ir::loop(build(), std::move(operands), attributes, body.program);
+
+  const size_t stacked = loop.out_axes.size();
+  size_t next_state = 0, next_row = static_cast<size_t>(attributes.carried), row = 0;
+  std::vector<TracedPtr> rows;  // scan outputs, then those of sequences
+  for (; row < body.row_axes.size(); ++row) {
+    TracedPtr traced = traced_value(build(), results[next_row++], segment_);
+    if (row >= stacked) {
+      ops::Stack stack;
+      stack.axis = body.row_axes[row];
+      stack.count = traced->type.shape.empty() ? Dim(0) : traced->type.shape[0];
+      if (stack.axis >= 0) {
+        traced->items.push_back(traced_value(build(), results[next_row++], segment_));
+        stack.count = traced->items[0]->type.shape[0];
+      }
+      traced->stack = std::make_shared<const ops::Stack>(stack);
+    }
+    rows.push_back(std::move(traced));
+  }
+  size_t next_sequence = stacked;
+  for (size_t i = 0; i < loop.states.size() + stacked; ++i) {
+    TracedPtr traced;
+    if (i >= loop.states.size()) {
+      const size_t k = i - loop.states.size();
+      ir::Value value = rows[k]->value;
+      int64_t axis = loop.out_axes[k];
+      if (!normalise(axis, build().rank(value))) return false;
+      if (loop.out_directions[k]) value = build().reverse(value, {0});
+      traced = traced_value(build(), first_axis_to(build(), value, axis), segment_);
+    } else if (loop.states[i]->is_sequence) {
+      traced = std::make_shared<Traced>(*loop.states[i]);
+      if (body.appends[i]) {
+        traced->items.push_back(rows[next_sequence++]);
+        if (traced->type.dtype == DType::invalid) traced->type.dtype = traced->items.back()->type.dtype;
+      }
+    } else {
+      traced = traced_value(build(), results[next_state++], segment_);
+    }
+    if (i >= node.outputs.size() || node.outputs[i].empty()) continue;
     traced->name = node.outputs[i];
     define(node.outputs[i], std::move(traced));
   }

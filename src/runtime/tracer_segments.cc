@@ -205,19 +205,26 @@ void Tracer::keep(Traced& traced, std::vector<ir::Value>& results, std::vector<i
   slots.push_back(traced.slot);
 }
 
-size_t Tracer::count_data_dependent() const {
-  const auto& symbols = trace_->scope->symbols();
-  return static_cast<size_t>(std::count_if(symbols.begin(), symbols.end(), [](const Symbol& s) {
-    return s.source.kind == SymbolSource::Kind::data_dependent;
-  }));
+bool Tracer::is_count(size_t symbol) const {
+  if (trace_->scope->symbols()[symbol].source.kind != SymbolSource::Kind::data_dependent) return false;
+  return std::none_of(inner_symbols_.begin(), inner_symbols_.end(),
+                      [&](const auto& range) { return symbol >= range.first && symbol < range.second; });
 }
+
+size_t Tracer::count_data_dependent() const {
+  size_t count = 0;
+  for (size_t i = 0; i < trace_->scope->symbols().size(); ++i) count += is_count(i);
+  return count;
+}
+
+bool Tracer::has_unsettled_counts() const { return count_data_dependent() > settled_.size(); }
 
 // Each count is a result, so that the op that finds it stays in the program.
 void Tracer::keep_counts(std::vector<ir::Value>& results, std::vector<int32_t>& slots) {
   const std::vector<Symbol> symbols = trace_->scope->symbols();
   for (size_t i = 0; i < symbols.size(); ++i) {
     const int32_t symbol = static_cast<int32_t>(i);
-    if (symbols[i].source.kind != SymbolSource::Kind::data_dependent || settled_.contains(symbol)) continue;
+    if (!is_count(i) || settled_.contains(symbol)) continue;
     const Dim count = trace_->scope->refreshed(Dim(symbols[i].hint, symbols[i].expr, trace_->scope->tag()));
     if (count.is_constant()) continue;
     const std::vector<int32_t> read = trace_->scope->symbols_of(count.expr());
@@ -272,9 +279,7 @@ bool Tracer::settle(Bindings& bindings) {
   bool any = false;
   for (size_t i = 0; i < trace_->scope->symbols().size(); ++i) {
     const int32_t symbol = static_cast<int32_t>(i);
-    const Symbol& s = trace_->scope->symbols()[i];
-    if (s.source.kind != SymbolSource::Kind::data_dependent || settled_.contains(symbol) || !bindings.has(symbol))
-      continue;
+    if (!is_count(i) || settled_.contains(symbol) || !bindings.has(symbol)) continue;
     // The symbol's own value, whatever facts say that it equals.
     const int64_t value = bindings.value(symbol);
     settled_.emplace(symbol, value);
@@ -312,6 +317,15 @@ Ref Tracer::ref(Traced& traced) {
     ref.kind = Ref::Kind::texts;
     ref.items.push_back(this->ref(*traced.items[0]));
     ref.texts = traced.texts;
+    return ref;
+  }
+  if (traced.stack) {
+    ref.kind = Ref::Kind::stack;
+    ref.axis = traced.stack->axis;
+    Traced values = traced;
+    values.stack = nullptr;
+    ref.items.push_back(this->ref(values));
+    for (const TracedPtr& lengths : traced.items) ref.items.push_back(this->ref(*lengths));
     return ref;
   }
   if (traced.slot >= 0) {

@@ -379,26 +379,28 @@ Value read_values(Builder& build, Value x, Dims symbols);
 
 // ---- loop.cc
 
-// ONNX Loop and Scan. Operands: the condition before the first trip (0-d bool, if has_condition), `carried` states, then
-// what every trip reads as it is. Region: (t, states..., fixed...) -> (whether to go on, if has_condition; the next
-// states; a row for each stacked result); t is the number of the trip, i64.
+// ONNX Loop and Scan. Operands: the condition before the first trip (0-d bool, if has_condition), `carried` states,
+// then what every trip reads as it is. Region: (t, states..., fixed...) -> (whether to go on, if has_condition; the
+// next states; a row for each stacked result); t is the number of the trip, i64.
 //
-// Results: the last states, then for each stacked result the rows [trips, row...]; where row_axes says an axis, the rows
-// one after another along it (their extents there may differ) and a list of those extents (i64 [trips]). An extent of a
-// state that differs from trip to trip, and the number of trips where a condition ends the loop, are fresh symbols.
-// In the region such an extent of a state is a data-dependent symbol of its own, defined anew each trip, as is whatever
-// else the region's ops define. There is no decomposition: on backends without data-dependent extents a loop of known
-// length is a `while` (counted_loop.h), any other runs outside.
+// Results: the last states, then for each stacked result the rows [trips, row...]; where row_axes says an axis, the
+// rows one after another along it (their extents there may differ) and a list of those extents (i64 [trips]). An extent
+// of a state that differs from trip to trip, and the number of trips where a condition ends the loop, are fresh
+// symbols. In the region such an extent of a state is a data-dependent symbol of its own, defined anew each trip, as is
+// whatever else the region's ops define. There is no decomposition: on backends without data-dependent extents a loop
+// of known length is a `while` (counted_loop.h), any other runs outside.
 struct LoopAttributes : Attributes {
   Dims trips;  // one: the number of trips, at most where there is a condition; none: until the condition fails
   bool has_condition = false;
   int64_t carried = 0;
   std::vector<int64_t> row_axes;  // by stacked result; -1: a new first axis
+  Dims entry;                     // ShapeScope::Local's, if the body has assertions of its own
   void visit(AttributeVisitor& v) const override {
     v.dims("trips", trips);
     v.integer("has_condition", has_condition);
     v.integer("carried", carried);
     v.integers("row_axes", row_axes);
+    v.dims("entry", entry);
   }
 };
 std::vector<Value> loop(Builder& build, std::vector<Value> operands, LoopAttributes attributes, ProgramPtr body);
@@ -416,13 +418,14 @@ void define_extents(const EvaluateContext& ctx, size_t result, const Shape& shap
 // have extents of their own, a copy, in which the parameters' are set.
 class RegionBindings {
  public:
-  explicit RegionBindings(const Program& region);
+  // `entry`: the symbol that says that the region runs (ShapeScope::Local); none or one.
+  RegionBindings(const Program& region, const Dims& entry);
   Bindings* enter(Bindings* outer, std::span<const Tensor> operands);
   void check();  // the assertions that could only be checked inside
 
  private:
-  const Program& region_;
-  bool own_ = false;
+  bool own_ = false;  // each run has symbols of its own
+  int32_t entry_ = -1;
   std::vector<std::pair<size_t, size_t>> extents_;  // parameter, axis
   std::vector<int32_t> symbols_;                    // of those
   std::optional<Bindings> inner_;

@@ -265,7 +265,7 @@ const Primitive composite::unique{
 const Primitive composite::nms{.name = "nms", .infer = infer_nms, .evaluate = evaluate_nms, .print = print_custom_call};
 
 const Primitive composite::read_values{
-    .name = "read_values", .infer = infer_read_values, .evaluate = evaluate_read_values};
+    .name = "read_values", .infer = infer_read_values, .evaluate = evaluate_read_values, .print = print_custom_call};
 
 Value read_values(Builder& build, Value x, Dims symbols) {
   auto attributes = std::make_shared<ReadValuesAttributes>();

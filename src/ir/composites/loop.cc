@@ -82,9 +82,8 @@ std::vector<Type> infer_loop(const InferContext& ctx) {
     Type type = parts.row(k);
     const int64_t axis = attributes.row_axes[k];
     ctx.check(axis >= -1 && axis < type.rank(), "C5", "rows of rank ", type.rank(), " have no axis ", axis);
-    for (size_t i = 0; i < type.shape.size(); ++i)
-      ctx.check(static_cast<int64_t>(i) == axis || !reads_symbol(type.shape[i], inside), "C6",
-                "the extents of a row change from trip to trip: ", to_string(type));
+    for (Dim& extent : type.shape)
+      if (reads_symbol(extent, inside)) extent = fresh(ctx, extent.hint());
     if (axis < 0) {
       type.shape.insert(type.shape.begin(), trips);
       types.push_back(std::move(type));
@@ -139,7 +138,7 @@ void evaluate_loop(EvaluateContext& ctx) {
   std::vector<Tensor> state(operands.begin(), operands.begin() + static_cast<ptrdiff_t>(parts.carried));
   const std::span<const Tensor> fixed = operands.subspan(parts.carried);
   std::vector<std::vector<Tensor>> rows(parts.stacked);
-  RegionBindings region(parts.body);
+  RegionBindings region(parts.body, attributes.entry);
   int64_t t = 0;
   for (; t < trips && go_on; ++t) {
     RunControl::check_trip(t, counted);
@@ -180,8 +179,8 @@ void evaluate_loop(EvaluateContext& ctx) {
     for (const Tensor& row : rows[k]) {
       for (int64_t i = 0; i < row.rank(); ++i) {
         if (i != axis && row.dim(i) != rows[k][0].dim(i))
-          throw Error(ErrorCode::invalid_input, str("Loop: the rows of an output differ in shape: ",
-                                                    rows[k][0].shape(), " and ", row.shape()));
+          throw Error(ErrorCode::invalid_input,
+                      str("Loop: the rows of an output differ in shape: ", rows[k][0].shape(), " and ", row.shape()));
       }
     }
     join(rows[k], axis, ctx.make_result(next++));
@@ -215,9 +214,21 @@ std::optional<size_t> fixed_operand(const Op& op, size_t parameter) {
   return parameter - 1 + attributes.has_condition;
 }
 
-RegionBindings::RegionBindings(const Program& region) : region_(region) {
+namespace {
+
+int32_t symbol_index(const ShapeScope& scope, Dim dim) {
+  const auto& symbols = scope.symbols();
+  for (size_t s = 0; s < symbols.size(); ++s)
+    if (symbols[s].expr == dim.expr()) return static_cast<int32_t>(s);
+  throw Error(ErrorCode::internal, str(to_string(dim), " is no symbol"));
+}
+
+}  // namespace
+
+RegionBindings::RegionBindings(const Program& region, const Dims& entry) {
   own_ = std::any_of(region.ops().begin(), region.ops().end(), defines_symbols);
   if (!region.scope()) return;
+  if (!entry.empty()) entry_ = symbol_index(*region.scope(), entry[0]);
   const auto& symbols = region.scope()->symbols();
   for (size_t p = 0; p < region.parameters().size(); ++p) {
     const Dims& shape = region.type(region.parameters()[p].value).shape;
@@ -241,8 +252,7 @@ void define_extents(const EvaluateContext& ctx, size_t result, const Shape& shap
     if (extents[axis].is_constant()) continue;
     for (size_t s = 0; s < symbols.size(); ++s) {
       const int32_t symbol = static_cast<int32_t>(s);
-      if (symbols[s].expr == extents[axis].expr() && !ctx.bindings->has(symbol))
-        ctx.bindings->set(symbol, shape[axis]);
+      if (symbols[s].expr == extents[axis].expr() && !ctx.bindings->has(symbol)) ctx.bindings->set(symbol, shape[axis]);
     }
   }
 }
@@ -275,22 +285,23 @@ bool reads_symbol(Dim extent, const std::vector<int32_t>& symbols) {
 }
 
 Bindings* RegionBindings::enter(Bindings* outer, std::span<const Tensor> operands) {
-  inner_.reset();
   if (!outer) return outer;
   bool own = own_;
   for (size_t i = 0; i < symbols_.size() && !own; ++i) own = !outer->has(symbols_[i]);
-  if (!own) return outer;
+  if (!own && entry_ < 0) return outer;
+  if (inner_ && !own) return &*inner_;  // what held for the first trip holds for all
   inner_.emplace(*outer);
   for (size_t i = 0; i < symbols_.size(); ++i) {
     const auto [parameter, axis] = extents_[i];
-    if (!outer->has(symbols_[i]) && !inner_->has(symbols_[i]))
-      inner_->set(symbols_[i], operands[parameter].shape()[axis]);
+    if (!outer->has(symbols_[i])) inner_->set(symbols_[i], operands[parameter].shape()[axis]);
   }
+  if (entry_ >= 0) inner_->set(entry_, 1);
+  inner_->check_assertions();
   return &*inner_;
 }
 
 void RegionBindings::check() {
-  if (inner_) inner_->check_assertions();
+  if (inner_ && own_) inner_->check_assertions();
 }
 
 }  // namespace transmuter::ir

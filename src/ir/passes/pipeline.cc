@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/strings.h"
+#include "ir/passes/copier.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/raising.h"
 #include "ir/passes/verify.h"
@@ -79,6 +80,24 @@ std::vector<Pass> raising_passes() {
           {"hoist_activations", hoist_activations}};
 }
 
+namespace {
+
+// Regions first.
+Program apply(const Pass& pass, const Program& program) {
+  if (std::all_of(program.ops().begin(), program.ops().end(), [](const Op& op) { return op.regions.empty(); }))
+    return pass.run(program);
+  Copier copier(program);
+  for (const Op& op : program.ops()) {
+    std::vector<ProgramPtr> regions;
+    for (const ProgramPtr& region : op.regions)
+      regions.push_back(std::make_shared<const Program>(apply(pass, *region)));
+    copier.copy(op, std::move(regions));
+  }
+  return pass.run(copier.finish());
+}
+
+}  // namespace
+
 Program run_passes(const Program& program, std::span<const Pass> passes, const PipelineOptions& options) {
   Dump dump(options.dump_directory);
   dump.write(program, "start");
@@ -87,7 +106,7 @@ Program run_passes(const Program& program, std::span<const Pass> passes, const P
   for (const Pass& pass : passes) {
     if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end()) continue;
     try {
-      made = pass.run(*now);
+      made = apply(pass, *now);
       now = &made;
       dump.write(made, pass.name);
       if (options.verify) verify(made);

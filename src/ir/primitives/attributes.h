@@ -26,6 +26,14 @@ struct ConstantAttributes : Attributes {
   void visit(AttributeVisitor& v) const override { v.tensor("value", value); }
 };
 
+// Of a case whose branches have assertions of their own.
+struct CaseAttributes : Attributes {
+  std::vector<Dims> entries;  // by branch, none or one: the symbol to be set while it runs (ShapeScope::Local)
+  void visit(AttributeVisitor& v) const override {
+    for (const Dims& entry : entries) v.dims("entry", entry);
+  }
+};
+
 // 0-d tensor from a Dim (integer dtypes, bool, or floats rounded) or from a Real.
 struct DimValueAttributes : Attributes {
   Dim dim;

@@ -94,7 +94,9 @@ void evaluate_case(EvaluateContext& ctx) {
   const int32_t last = static_cast<int32_t>(ctx.op.regions.size()) - 1;
   const size_t taken = static_cast<size_t>(index < 0 || index > last ? last : index);
   const std::span<const Tensor> operands = ctx.operands.subspan(1);
-  RegionBindings region(*ctx.op.regions[taken]);
+  const Dims none;
+  const auto* attributes = static_cast<const CaseAttributes*>(ctx.op.attributes.get());
+  RegionBindings region(*ctx.op.regions[taken], attributes ? attributes->entries.at(taken) : none);
   ctx.results = ctx.run_region(taken, operands, region.enter(ctx.bindings, operands));
   region.check();
   for (size_t r = 0; r < ctx.results.size(); ++r) define_extents(ctx, r, ctx.results[r].shape());
@@ -110,9 +112,16 @@ std::vector<Value> Builder::while_loop(std::vector<Value> state, ProgramPtr cond
   return emit(prim::while_loop, std::move(state), nullptr, {std::move(condition), std::move(body)});
 }
 
-std::vector<Value> Builder::case_of(Value index, std::vector<Value> operands, std::vector<ProgramPtr> branches) {
+std::vector<Value> Builder::case_of(Value index, std::vector<Value> operands, std::vector<ProgramPtr> branches,
+                                    std::vector<Dims> entries) {
   operands.insert(operands.begin(), index);
-  return emit(prim::case_of, std::move(operands), nullptr, std::move(branches));
+  const bool any = std::any_of(entries.begin(), entries.end(), [](const Dims& entry) { return !entry.empty(); });
+  std::shared_ptr<CaseAttributes> attributes;
+  if (any) {
+    attributes = std::make_shared<CaseAttributes>();
+    attributes->entries = std::move(entries);
+  }
+  return emit(prim::case_of, std::move(operands), std::move(attributes), std::move(branches));
 }
 
 }  // namespace transmuter::ir

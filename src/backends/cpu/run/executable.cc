@@ -82,8 +82,8 @@ void CpuExecutable::compile_regions(const ir::Op& op, const BackendOptions& opti
           weights[i] = &p;
       }
     }
-    compiled.push_back(std::make_unique<CpuExecutable>(ir::Builder::with_parameters(*region, weights), pool_, options,
-                                                       verbose_));
+    compiled.push_back(
+        std::make_unique<CpuExecutable>(ir::Builder::with_parameters(*region, weights), pool_, options, verbose_));
   }
 }
 
@@ -378,6 +378,7 @@ std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindi
     std::vector<Tensor> results = run_between(*stage.dynamic, std::move(operands), bindings);
     for (size_t i = 0; i < results.size(); ++i)
       values[static_cast<size_t>(stage.dynamic->results[i].id)].host = std::move(results[i]);
+    bindings.check_assertions();  // what follows relies on those about what it has found
   }
   // Only a run that came through moves the high-water marks.
   std::vector<Buffer> results;

@@ -1,0 +1,71 @@
+// What the tracer's loops and branches share: lowering into a region, and what a region reads from outside.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/tracer.h"
+
+namespace transmuter::runtime {
+
+// While it lives, lowerings write into a region. With `local`, what they learn about sizes is forgotten at the end.
+class Tracer::Region {
+ public:
+  // `random`: the random state that draws inside read, as the region sees it; may be none.
+  Region(Tracer& tracer, ir::Builder& builder, bool local, ir::Value random);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  // The region has come to something: its assertions stay (ShapeScope::Local::keep).
+  Dims keep() { return local_ ? local_->keep() : Dims(); }
+  ir::Builder* outer() const { return outer_ ? outer_ : tracer_.build_.get(); }
+  // A symbol that each run of the region defines anew.
+  bool defines(Dim dim) const;
+
+ private:
+  Tracer& tracer_;
+  ir::Builder* outer_;
+  ir::Value random_;
+  int32_t segment_;
+  size_t in_use_, symbols_;
+  std::optional<ShapeScope::Local> local_;
+};
+
+// Values that a region reads from outside: constants and what is known stay what they are, the rest are operands.
+class Tracer::Captures {
+ public:
+  explicit Captures(Tracer& tracer) : tracer_(tracer) {}
+  // Throws NotInProgram for what no program holds.
+  void add(const std::string& name, ops::TracedPtr outside);
+  // What a graph reads from outside, and its initializers.
+  void add_all(const onnx::Graph& graph);
+
+  const std::vector<ir::Value>& operands() const { return operands_; }
+  // As the region sees them, given its parameters for the operands.
+  Named inside(ir::Builder& region, std::span<const ir::Value> parameters) const;
+
+ private:
+  void collect(const ops::TracedPtr& outside);
+  ops::TracedPtr enter(ir::Builder& region, const ops::Traced& outside, std::span<const ir::Value> parameters,
+                       size_t& next) const;
+
+  Tracer& tracer_;
+  Named values_;
+  std::vector<ir::Value> operands_;
+};
+
+// A tensor that a program can hold.
+bool is_program_tensor(const ops::TracedPtr& traced);
+bool is_known_true(const ops::Known& known);
+ops::TracedPtr known_traced(ops::Known known);
+// A value of the builder, as a traced one of the segment.
+ops::TracedPtr traced_value(const ir::Builder& builder, ir::Value value, int32_t segment);
+// x[at] along an axis, which disappears.
+ir::Value row_at(ir::Builder& build, ir::Value x, int64_t axis, ir::Value at);
+// The new first axis moves to `axis`.
+ir::Value first_axis_to(ir::Builder& build, ir::Value stacked, int64_t axis);
+
+}  // namespace transmuter::runtime
