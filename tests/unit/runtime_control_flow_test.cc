@@ -2,7 +2,7 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime_testing.h"
+#include "runtime_models.h"
 
 namespace transmuter::runtime::testing {
 namespace {
@@ -25,15 +25,6 @@ INSTANTIATE_TEST_SUITE_P(Backends, ControlFlow, ::testing::Values("cpu", "refere
 std::string body_of(const std::vector<std::string>& nodes, const std::vector<std::string>& inputs,
                     const std::vector<std::string>& outputs) {
   return graph({.nodes = nodes, .inputs = inputs, .outputs = outputs, .name = "body"});
-}
-
-std::string ints_attribute(const std::string& name, const std::vector<int64_t>& values) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  writer.add_packed_int64(8, values.begin(), values.end());
-  writer.add_int32(20, 7);
-  return out;
 }
 
 TEST_P(ControlFlow, AStateThatGrowsReusesOneTrace) {
