@@ -45,7 +45,9 @@ std::vector<Value> NodeRunner::run_graph(const std::vector<Value>& given, const 
   } catch (const DataDependentDecision&) {
     if (engine_->backend->capabilities().data_dependent_extents) throw;
   }
-  return GraphRunner(graph_, Engine::reference(), GraphRunner::Role::node).run(given, context);
+  auto reference = std::make_shared<Engine>(*engine_);
+  reference->backend = Backend::get("reference");
+  return GraphRunner(graph_, std::move(reference), GraphRunner::Role::node).run(given, context);
 }
 
 std::vector<Value> NodeRunner::run_lowered(const std::vector<Value>& inputs, const RunContext& context) {
