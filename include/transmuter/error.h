@@ -18,7 +18,7 @@ enum class ErrorCode {
   out_of_memory,
   limit,      // a run went past a limit that it was given (trips of a Loop)
   cancelled,  // the caller asked a run to stop
-  internal,  // a fault of ours; please report
+  internal,   // a fault of ours; please report
 };
 
 class Error : public std::exception {

@@ -46,8 +46,8 @@ struct CompileOptions {
   int64_t max_loop_trips = int64_t{1} << 24;
 };
 
-// Stops runs from another thread: they end with Error(cancelled) at the next step or trip of a loop. Copies are the same
-// token; it stays cancelled. The compiled model may be called again at once.
+// Stops runs from another thread: they end with Error(cancelled) at the next step or trip of a loop. Copies are the
+// same token; it stays cancelled. The compiled model may be called again at once.
 class CancelToken {
  public:
   CancelToken() : stop_(std::make_shared<std::atomic<bool>>(false)) {}

@@ -87,8 +87,8 @@ ProgramPtr body_of(const Program& program, const Op& op) {
   return std::make_shared<const Program>(build.finish(std::move(results)));
 }
 
-std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands,
-                                Bindings* bindings, const RegionRunner* runner) {
+std::vector<Tensor> evaluate_op(const Program& program, const Op& op, std::vector<Tensor> operands, Bindings* bindings,
+                                const RegionRunner* runner) {
   BodyScope bodies;
   if (!op.primitive->evaluate) {
     ProgramPtr& body = (*current_bodies)[&op];

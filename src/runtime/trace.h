@@ -21,8 +21,8 @@ class GraphRunner;
 class NodeRunner;
 
 // Where a value comes from: a slot, a constant, a sequence/optional of such, or strings by their places in a list. A
-// stack, in a sequence, is the items that lie in one tensor (ops::Stack): items[0], and where they differ in length along
-// `axis` items[1].
+// stack, in a sequence, is the items that lie in one tensor (ops::Stack): items[0], and where they differ in length
+// along `axis` items[1].
 struct Ref {
   enum class Kind : uint8_t { absent, slot, constant, sequence, optional, texts, stack };
   Kind kind = Kind::absent;
@@ -31,7 +31,7 @@ struct Ref {
   std::vector<Ref> items;
   DType element = DType::invalid;  // sequence, optional
   std::shared_ptr<const std::vector<std::string>> texts;
-  int64_t axis = -1;               // stack
+  int64_t axis = -1;  // stack
 };
 
 // A program without breaks. Compiled when the trace is finished (or at a break, to go on with real values).

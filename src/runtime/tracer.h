@@ -156,15 +156,15 @@ class Tracer : public ops::TraceHost {
   int32_t segment_ = 0, newest_segment_ = 0;
   std::vector<int32_t> segment_inputs_;
   std::vector<std::unique_ptr<Frame>> frames_;
-  std::unordered_map<std::string, int32_t> given_;  // graph inputs -> slot
-  std::vector<int32_t> first_items_;                // graph input -> slot of the first tensor, where it is spread
-  int32_t input_slots_ = 0;                         // graph inputs and the tensors of those that are spread
-  std::vector<ops::TracedPtr> graph_inputs_;        // by slot; null where nothing has read it yet
-  std::vector<int32_t> read_values_;                // slots of graph inputs whose values are known from the start
-  std::vector<ops::TracedPtr> outputs_;             // of the whole graph, once reached
-  std::vector<ops::TracedPtr> in_use_;              // inputs of the nodes being lowered: kept over a break
-  std::vector<Value> actual_;                       // by slot, as far as known while tracing
-  std::unordered_map<int32_t, int64_t> settled_;    // data-dependent symbols that a segment has defined
+  std::unordered_map<std::string, int32_t> given_;        // graph inputs -> slot
+  std::vector<int32_t> first_items_;                      // graph input -> slot of the first tensor, where it is spread
+  int32_t input_slots_ = 0;                               // graph inputs and the tensors of those that are spread
+  std::vector<ops::TracedPtr> graph_inputs_;              // by slot; null where nothing has read it yet
+  std::vector<int32_t> read_values_;                      // slots of graph inputs whose values are known from the start
+  std::vector<ops::TracedPtr> outputs_;                   // of the whole graph, once reached
+  std::vector<ops::TracedPtr> in_use_;                    // inputs of the nodes being lowered: kept over a break
+  std::vector<Value> actual_;                             // by slot, as far as known while tracing
+  std::unordered_map<int32_t, int64_t> settled_;          // data-dependent symbols that a segment has defined
   std::vector<std::pair<size_t, size_t>> inner_symbols_;  // ranges of symbols that regions define
   std::map<std::pair<int32_t, int32_t>, Dims> leaves_;    // by segment and value: the symbols that it defines
 };

@@ -173,8 +173,7 @@ bool Tracer::lower_branches(const onnx::Node& node, const std::vector<TracedPtr>
     for (const onnx::Graph* graph : graphs) {
       ir::Builder branch(trace_->scope);
       std::vector<ir::Value> parameters;
-      for (const ir::Value operand : operands)
-        parameters.push_back(branch.input(build().type(operand), "outside"));
+      for (const ir::Value operand : operands) parameters.push_back(branch.input(build().type(operand), "outside"));
       const bool draws = operands.size() > captures.operands().size();
       Region region(*this, branch, true, draws ? parameters.back() : ir::Value());
       const std::vector<TracedPtr> out = inline_graph(*graph, {}, captures.inside(branch, parameters));

@@ -13,7 +13,8 @@ namespace {
 
 // Run between stages, on values whose sizes are known.
 bool is_dynamic(const ir::Op& op) {
-  return !op.regions.empty() || op.primitive == &ir::composite::read_values || op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms ||
+  return !op.regions.empty() || op.primitive == &ir::composite::read_values ||
+         op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms ||
          op.primitive == &ir::composite::unique || op.primitive == &ir::composite::compress;
 }
 
