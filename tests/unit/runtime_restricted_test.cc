@@ -43,7 +43,7 @@ struct Runner {
     runner = std::make_unique<GraphRunner>(std::shared_ptr<const onnx::Graph>(parsed, &parsed->graph),
                                            std::move(engine), GraphRunner::Role::model);
   }
-  std::vector<Value> run(const std::vector<Value>& inputs) { return runner->run(inputs); }
+  std::vector<Value> run(const std::vector<Value>& inputs) { return runner->run(inputs, RunContext()); }
   int64_t traces() const { return state->counters.traces.load(); }
   int64_t body_traces() const { return state->counters.body_traces.load(); }
   int64_t breaks() const { return state->counters.breaks.load(); }
