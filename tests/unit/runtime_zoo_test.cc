@@ -122,6 +122,7 @@ TEST(Merged, DecodersTakeATraceABranchAndNeverBreak) {
       if (!model.summary().unsupported.empty()) continue;
       const CompiledModel run = compiled(model);
       std::set<std::vector<int64_t>> kinds;
+      int64_t first = 0;
       for (int again = 0; again < 2; ++again) {
         for (int k = 0; fs::exists(entry.path() / ("test_data_set_" + std::to_string(k))); ++k) {
           const TensorMap inputs = data_set(model, entry.path() / ("test_data_set_" + std::to_string(k)));
