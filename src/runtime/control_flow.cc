@@ -230,6 +230,7 @@ bool truth(const Value& value, const char* what) {
   return static_cast<bool>(tensor.bytes()[0]);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the caller's are done with; a copy is never made
 std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Body& body) {
   const onnx::Graph& graph = graph_attribute(node, "body");
   if (node.op_type == "Loop") return run_loop(inputs, graph, body);
