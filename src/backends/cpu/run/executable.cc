@@ -408,7 +408,7 @@ ExecutableStats CpuExecutable::stats() const {
 void CpuExecutable::trim() const {
   for (const auto& [op, regions] : regions_)
     for (const auto& region : regions) region->trim();
-  std::vector<PlanCache> freed(caches_.size());  // goes after the lock
+  std::vector<PlanCache> freed(stages_.size());  // goes after the lock
   const std::lock_guard<std::mutex> lock(mutex_);
   caches_.swap(freed);
 }
