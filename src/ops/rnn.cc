@@ -46,7 +46,7 @@ const ActivationRule& rule_of(OpContext& op, const std::string& given) {
 }
 
 // activations, activation_alpha and activation_beta: the latter list values only for those that take one, in order.
-std::vector<ir::RnnAttributes> read_directions(OpContext& op, ir::RnnAttributes common, size_t directions,
+std::vector<ir::RnnAttributes> read_directions(OpContext& op, const ir::RnnAttributes& common, size_t directions,
                                                const std::vector<std::string>& usual) {
   std::vector<std::string> names = op.attribute_strings("activations", {});
   if (names.empty())
