@@ -33,7 +33,10 @@ void set_strides(View& view, const SmallVector<int64_t, 6>& order) {
   for (size_t i = rank; i-- > 0;) {
     const size_t axis = order.empty() ? i : static_cast<size_t>(order[i]);
     view.strides[axis] = stride;
-    stride *= view.shape[axis];
+    if (__builtin_mul_overflow(stride, view.shape[axis], &stride)) {
+      element_count(shape_of(view.shape));  // throws, unless there are no elements at all
+      stride = 0;
+    }
   }
 }
 
