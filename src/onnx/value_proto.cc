@@ -173,7 +173,7 @@ uint32_t field_of(ElementKind kind) { return static_cast<uint32_t>(kind) + 2; }
 // The scalars of a list as a SequenceProto.
 std::string serialize_list(const Tensor& values) {
   Value list = Value::sequence({});
-  for (int64_t i = 0; i < values.size(); ++i) list.items.emplace_back(piece_of(values, 0, i, 1).reshaped({}));
+  for (int64_t i = 0; i < values.size(); ++i) list.items.emplace_back(row_of(values, 0, i));
   return serialize_value(list, "");
 }
 

@@ -139,13 +139,7 @@ std::vector<Value> split(const onnx::Node& node, std::vector<Value> inputs) {
   sequence.element = x.dtype();
   int64_t start = 0;
   for (const int64_t length : part_lengths(node, inputs, x.dim(axis))) {
-    Tensor part = piece_of(x, axis, start, length);
-    if (!keep) {
-      Shape shape = part.shape();
-      shape.erase(shape.begin() + static_cast<ptrdiff_t>(axis));
-      part = part.reshaped(std::move(shape));
-    }
-    sequence.items.emplace_back(std::move(part));
+    sequence.items.emplace_back(keep ? piece_of(x, axis, start, length) : row_of(x, axis, start));
     start += length;
   }
   return one(std::move(sequence));
@@ -163,13 +157,7 @@ std::vector<Value> concat(const onnx::Node& node, std::vector<Value> inputs) {
     parts.push_back(item.tensor);
   }
   const int64_t axis = axis_of(node, parts[0].rank() + (added ? 1 : 0), given);
-  for (Tensor& part : parts) {
-    if (!added) break;
-    Shape shape = part.shape();
-    shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), 1);
-    part = part.reshaped(std::move(shape));
-  }
-  return one(joined(parts, axis));
+  return one(added ? stacked(std::move(parts), axis) : joined(parts, axis));
 }
 
 std::vector<Value> optional(const onnx::Node& node, std::vector<Value> inputs) {

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/run_control.h"
 #include "base/strings.h"
-#include "runtime/rows.h"
+#include "tensor/pieces.h"
 #include "transmuter/error.h"
 
 namespace transmuter::runtime {
@@ -22,6 +22,41 @@ using Rows = std::vector<std::vector<Value>>;
 void append(Rows& rows, std::vector<Value>& out, size_t first) {
   check(out.size() >= first + rows.size(), "the body gives ", out.size(), " outputs");
   for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(std::move(out[first + k]));
+}
+
+// Tensors of one dtype and shape along a new axis (negative: from the end of the result). None: an empty tensor of the
+// declared element type, extent 0 also where nothing is declared. Error where they differ.
+Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, int64_t axis) {
+  Shape shape;
+  if (rows.empty()) {
+    for (const onnx::DeclaredDim& d : declared.shape) shape.push_back(std::max<int64_t>(d.value, 0));
+  } else {
+    shape = static_cast<const Tensor&>(rows[0]).shape();
+  }
+  const int64_t rank = static_cast<int64_t>(shape.size()) + 1;
+  if (axis < -rank || axis >= rank)
+    throw Error(ErrorCode::invalid_model, str("the axis ", axis, " of a scan output is out of range for rank ", rank));
+  if (axis < 0) axis += rank;
+  if (rows.empty()) {
+    shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), 0);
+    return Tensor(declared.dtype == DType::invalid ? DType::f32 : declared.dtype, shape);
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(rows.size());
+  for (const Tensor& row : rows) {
+    if (row.dtype() != rows[0].tensor.dtype() || row.shape() != shape)
+      throw Error(ErrorCode::invalid_input,
+                  str("the rows of a scan output differ: ", describe(rows[0].tensor), " and ", describe(row)));
+    tensors.push_back(row);
+  }
+  return stacked(std::move(tensors), axis);
+}
+
+// With zeros behind it, `count` along axis 0.
+Tensor padded_rows(const Tensor& x, int64_t count) {
+  Shape shape = x.shape();
+  shape[0] = count - shape[0];
+  return shape[0] == 0 ? x : joined({x, Tensor::zeros(x.dtype(), shape)}, 0);
 }
 
 size_t bytes_of(const Value& value) {
@@ -126,7 +161,7 @@ std::vector<Value> run_trips(const Scan& scan, const std::vector<Value>& inputs,
     RunControl::check();
     std::vector<Value> in = state;
     for (size_t k = 0; k < scan.scanned; ++k) {
-      in.emplace_back(take(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
+      in.emplace_back(row_of(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
     }
     std::vector<Value> out = body.run(std::move(in));
     append(rows, out, scan.carried);
@@ -162,7 +197,7 @@ std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Va
     std::vector<Value> one;
     for (const Value& value : batched) {
       if (value.tensor.dim(0) != batch) throw Error(ErrorCode::invalid_input, "Scan: the inputs differ in batch size");
-      one.emplace_back(take(value.tensor, 0, b));
+      one.emplace_back(row_of(value.tensor, 0, b));
     }
     const int64_t longest = count_trips(scan, one);
     int64_t trips = longest;
@@ -176,7 +211,7 @@ std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Va
     }
     for (size_t k = 0; k < scan.scanned; ++k) {
       Value& value = one[scan.carried + k];
-      if (trips < longest) value = first_rows(value.tensor, trips);
+      if (trips < longest) value = piece_of(value.tensor, 0, 0, trips);
     }
     Rows rows;
     std::vector<Value> state = run_trips(scan, one, trips, body, rows);

@@ -6,7 +6,7 @@
 #include "runtime/control_flow.h"
 #include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
-#include "runtime/rows.h"
+#include "tensor/pieces.h"
 
 namespace transmuter::runtime {
 
@@ -15,14 +15,14 @@ namespace {
 void unstack(const Ref& ref, const std::vector<Value>& slots, std::vector<Value>& items) {
   const Tensor values = resolve(ref.items[0], slots).tensor;
   if (ref.axis < 0) {
-    for (int64_t i = 0; i < values.dim(0); ++i) items.emplace_back(take(values, 0, i));
+    for (int64_t i = 0; i < values.dim(0); ++i) items.emplace_back(row_of(values, 0, i));
     return;
   }
   const Tensor lengths = resolve(ref.items[1], slots).tensor;
   int64_t start = 0;
   for (int64_t i = 0; i < lengths.size(); ++i) {
     const int64_t length = lengths.data<int64_t>()[i];
-    items.emplace_back(part(values, ref.axis, start, length));
+    items.emplace_back(piece_of(values, ref.axis, start, length));
     start += length;
   }
 }

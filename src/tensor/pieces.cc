@@ -44,6 +44,12 @@ Tensor piece_of(const Tensor& x, int64_t axis, int64_t start, int64_t count) {
   return packed_again(out, x.dtype());
 }
 
+Tensor row_of(const Tensor& x, int64_t axis, int64_t i) {
+  Shape shape = x.shape();
+  shape.erase(shape.begin() + static_cast<ptrdiff_t>(axis));
+  return piece_of(x, axis, i, 1).reshaped(std::move(shape));
+}
+
 Tensor joined(const std::vector<Tensor>& pieces, int64_t axis) {
   const Tensor& first = pieces.at(0);
   Shape shape = first.shape();
@@ -70,6 +76,15 @@ Tensor joined(const std::vector<Tensor>& pieces, int64_t axis) {
     start += count;
   }
   return packed_again(out, first.dtype());
+}
+
+Tensor stacked(std::vector<Tensor> rows, int64_t axis) {
+  for (Tensor& row : rows) {
+    Shape shape = row.shape();
+    shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), 1);
+    row = row.reshaped(std::move(shape));
+  }
+  return joined(rows, axis);
 }
 
 }  // namespace transmuter
