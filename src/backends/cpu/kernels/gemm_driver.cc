@@ -403,75 +403,77 @@ void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_str
 
 namespace {
 
-size_t scratch_bytes(const GemmArgs& g, int threads, bool indexed_a, bool indexed_b) {
-  const Plan plan = make_plan(gemm_ops(), g, threads, indexed_a, indexed_b);
-  const int64_t slots = std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, plan.tasks));
-  return static_cast<size_t>(slots * plan.slot_bytes());
-}
-
-void run(const GemmArgs& g, const IndexedA* a, const IndexedB* b, void* scratch, ThreadPool& pool) {
-  if (g.m <= 0 || g.n <= 0) return;
-  const GemmOps& ops = gemm_ops();
-  const Plan plan = make_plan(ops, g, pool.threads(), a, b);
-  const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
-  const int64_t tasks = plan.tasks;
-  const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
-  Slots slots(scratch, static_cast<size_t>(plan.slot_bytes()), count);
-  pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
-    const Slots::Lease lease(slots);
-    Task task(ops, g, plan, a, b, lease.memory());
-    for (int64_t index = begin; index < end; ++index) task.run(index);
-  });
-}
-
-}  // namespace
-
-size_t gemm_scratch_bytes(const GemmArgs& args, int threads) { return scratch_bytes(args, threads, false, false); }
-void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, nullptr, scratch, pool); }
-
-size_t gemm_group_scratch_bytes(std::span<const GemmArgs> products, int threads) {
-  int64_t tasks = 0, slot_bytes = 0;
-  for (const GemmArgs& g : products) {
-    const Plan plan = make_plan(gemm_ops(), g, threads, false, false);
-    tasks += plan.tasks;
-    slot_bytes = std::max(slot_bytes, plan.slot_bytes());
-  }
-  return static_cast<size_t>(std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, tasks)) * slot_bytes);
-}
-
-void gemm_group(std::span<const GemmArgs> products, void* scratch, ThreadPool& pool) {
-  const GemmOps& ops = gemm_ops();
+// Products that run as one region: their tasks are numbered through.
+struct Region {
   SmallVector<Plan, 4> plans;
-  SmallVector<int64_t, 8> first;  // task of each product
-  int64_t tasks = 0, work = 0, slot_bytes = 0;
-  for (const GemmArgs& g : products) {
-    plans.push_back(make_plan(ops, g, pool.threads(), false, false));
-    const Plan& plan = plans.back();
+  SmallVector<int64_t, 8> first;  // task of each product; then how many there are
+  int64_t work = 0, slot_bytes = 0;
+  int slots = 0;
+
+  Region(const GemmOps& ops, std::span<const GemmArgs> products, int threads, bool indexed_a, bool indexed_b) {
+    int64_t tasks = 0;
+    for (const GemmArgs& g : products) {
+      plans.push_back(make_plan(ops, g, threads, indexed_a, indexed_b));
+      const Plan& plan = plans.back();
+      first.push_back(tasks);
+      tasks += plan.tasks;
+      work += g.m * g.n * g.k * plan.batches;
+      slot_bytes = std::max(slot_bytes, plan.slot_bytes());
+    }
     first.push_back(tasks);
-    tasks += plan.tasks;
-    work += g.m * g.n * g.k * plan.batches;
-    slot_bytes = std::max(slot_bytes, plan.slot_bytes());
+    slots = static_cast<int>(std::min<int64_t>(slot_count(threads), std::max<int64_t>(1, tasks)));
   }
-  first.push_back(tasks);
-  const int count = static_cast<int>(std::min<int64_t>(slot_count(pool.threads()), std::max<int64_t>(1, tasks)));
-  Slots slots(scratch, static_cast<size_t>(slot_bytes), count);
-  pool.parallel_for(tasks, work < kParallelWork ? tasks : 1, [&](int64_t begin, int64_t end) {
+};
+
+size_t scratch_bytes(std::span<const GemmArgs> products, int threads, bool indexed_a, bool indexed_b) {
+  const Region region(gemm_ops(), products, threads, indexed_a, indexed_b);
+  return static_cast<size_t>(region.slots * region.slot_bytes);
+}
+
+void run(std::span<const GemmArgs> products, const IndexedA* a, const IndexedB* b, void* scratch, ThreadPool& pool) {
+  const GemmOps& ops = gemm_ops();
+  const Region region(ops, products, pool.threads(), a, b);
+  Slots slots(scratch, static_cast<size_t>(region.slot_bytes), region.slots);
+  const int64_t tasks = region.first.back();
+  pool.parallel_for(tasks, region.work < kParallelWork ? tasks : 1, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
     for (size_t i = 0; i < products.size(); ++i) {
-      const int64_t from = std::max(begin, first[i]), to = std::min(end, first[i + 1]);
+      const int64_t from = std::max(begin, region.first[i]), to = std::min(end, region.first[i + 1]);
       if (from >= to) continue;
-      Task task(ops, products[i], plans[i], nullptr, nullptr, lease.memory());
-      for (int64_t index = from; index < to; ++index) task.run(index - first[i]);
+      Task task(ops, products[i], region.plans[i], a, b, lease.memory());
+      for (int64_t index = from; index < to; ++index) task.run(index - region.first[i]);
     }
   });
 }
 
-size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, false, true); }
+void run(const GemmArgs& g, const IndexedA* a, const IndexedB* b, void* scratch, ThreadPool& pool) {
+  if (g.m > 0 && g.n > 0) run({&g, 1}, a, b, scratch, pool);
+}
+
+}  // namespace
+
+size_t gemm_scratch_bytes(const GemmArgs& args, int threads) {
+  return scratch_bytes({&args, 1}, threads, false, false);
+}
+void gemm(const GemmArgs& args, void* scratch, ThreadPool& pool) { run(args, nullptr, nullptr, scratch, pool); }
+
+size_t gemm_group_scratch_bytes(std::span<const GemmArgs> products, int threads) {
+  return scratch_bytes(products, threads, false, false);
+}
+void gemm_group(std::span<const GemmArgs> products, void* scratch, ThreadPool& pool) {
+  run(products, nullptr, nullptr, scratch, pool);
+}
+
+size_t gemm_indexed_b_scratch_bytes(const GemmArgs& g, int threads) {
+  return scratch_bytes({&g, 1}, threads, false, true);
+}
 void gemm_indexed_b(const GemmArgs& g, const IndexedB& b, void* scratch, ThreadPool& pool) {
   run(g, nullptr, &b, scratch, pool);
 }
 
-size_t gemm_indexed_a_scratch_bytes(const GemmArgs& g, int threads) { return scratch_bytes(g, threads, true, false); }
+size_t gemm_indexed_a_scratch_bytes(const GemmArgs& g, int threads) {
+  return scratch_bytes({&g, 1}, threads, true, false);
+}
 void gemm_indexed_a(const GemmArgs& g, const IndexedA& a, void* scratch, ThreadPool& pool) {
   run(g, &a, nullptr, scratch, pool);
 }
