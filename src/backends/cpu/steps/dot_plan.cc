@@ -151,39 +151,41 @@ void DotPlanner::add(const ir::Op& op) {
 
 void DotPlanner::add_quantized(const ir::Op& op) {
   const auto& q = op.as<ir::QuantizedDotAttributes>();
-  const Tensor weight = planner_.evaluate_fixed(op.operands[1]);
-  const Tensor scales = planner_.evaluate_fixed(op.operands[2]).cast(DType::f32);
-  const Tensor zeros = q.has_zero_points ? planner_.evaluate_fixed(op.operands[3]) : Tensor();
-  const int64_t n = weight.dim(0), k = weight.dim(1);
-  const bool is_signed = is_signed_integer(weight.dtype());
+  const ir::Type& weight = planner_.type(op.operands[1]);
+  const int64_t n = weight.shape[0].hint(), k = weight.shape[1].hint();
+  const bool is_signed = is_signed_integer(weight.dtype);
   PackedOperand rhs;
-  rhs.bits.bits = bit_width(weight.dtype());
+  rhs.bits.bits = bit_width(weight.dtype);
   const int64_t per_word = elements_of_word(rhs.bits.bits);
   rhs.bits.block = std::min(q.block, (k + per_word - 1) / per_word * per_word);
   rhs.bits.zeros = q.has_zero_points;
   // Two's complement goes up by half of the range, and its zeros too.
   const int middle = is_signed ? 1 << (rhs.bits.bits - 1) : 0;
   if (!rhs.bits.zeros) rhs.bits.zero = static_cast<float>(q.zero_point + middle);
+  const Tensor* const stored = planner_.constant(op.operands[1]);
   auto make = [&] {
+    const Tensor elements = planner_.evaluate_fixed(op.operands[1]);
+    const Tensor scales = planner_.evaluate_fixed(op.operands[2]).cast(DType::f32);
     std::vector<uint8_t> moved;
     if (rhs.bits.zeros) {
+      const Tensor zeros = planner_.evaluate_fixed(op.operands[3]);
       for (const int32_t z : zeros.cast(DType::i32).to_vector<int32_t>())
         moved.push_back(static_cast<uint8_t>(z + middle));
     }
     auto packed = std::make_shared<Packed>(planner_.packed_memory(), packed_few_bits_bytes(k, n, rhs.bits));
-    pack_few_bits(k, n, rhs.bits, weight.bytes(), is_signed, scales.data<float>(), moved.data(), packed->bytes,
+    pack_few_bits(k, n, rhs.bits, elements.bytes(), is_signed, scales.data<float>(), moved.data(), packed->bytes,
                   planner_.pool());
-    release_pages(weight.bytes(), weight.nbytes());
+    release_pages(elements.bytes(), elements.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
   };
-  std::string key = str("few bits ", k, " ", n, " ", q.block, " ", name(weight.dtype()), " ", q.zero_point);
-  bool lasting = planner_.constant(op.operands[1]) != nullptr;
+  std::string key = str("few bits ", k, " ", n, " ", q.block, " ", name(weight.dtype), " ", q.zero_point);
+  bool lasting = stored != nullptr;
   for (size_t i = 1; i < op.operands.size(); ++i) {
     const ir::Parameter* root = planner_.lasting_root(op.operands[i]);
     lasting = lasting && root;
     if (root) key += str(" ", reinterpret_cast<uintptr_t>(root->weight.bytes()));
   }
-  rhs.packed = lasting ? planner_.store().get<Packed>(key, weight, make) : make();
+  rhs.packed = lasting ? planner_.store().get<Packed>(key, *stored, make) : make();
   // What made them has nothing to do any more.
   for (size_t i = 1; i < op.operands.size(); ++i) {
     ir::Value v = op.operands[i];
