@@ -249,8 +249,8 @@ class PatternParser {
     return true;
   }
 
-  // After the backslash: one character, or none where it is no character.
-  std::optional<char32_t> escaped_character() {
+  // After the backslash, of which more follows.
+  char32_t escaped_character() {
     const char32_t c = text_[at_++];
     switch (c) {
       case 'n':
@@ -275,10 +275,8 @@ class PatternParser {
       for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i) value = value * 8 + (text_[at_++] - '0');
       return value;
     }
-    if (c < 0x80 && is_word_character(c)) {
-      --at_;
-      return std::nullopt;
-    }
+    if (c < 0x80 && is_word_character(c))
+      throw Error(ErrorCode::unsupported, str("pattern ", to_utf8(text_), ": \\", to_utf8({&c, 1})));
     return c;
   }
 
@@ -319,10 +317,8 @@ class PatternParser {
       ++at_;
       return set_of(std::move(ranges));
     }
-    const std::optional<char32_t> character = escaped_character();
-    if (!character)
-      throw Error(ErrorCode::unsupported, str("pattern ", to_utf8(text_), ": \\", to_utf8({&text_[at_], 1})));
-    set_of({{*character, *character}});
+    const char32_t character = escaped_character();
+    set_of({{character, character}});
   }
 
   void bracket() {
@@ -368,10 +364,7 @@ class PatternParser {
   char32_t bracket_character() {
     if (!take('\\')) return text_[at_++];
     if (!more()) fail("ends with a backslash");
-    const std::optional<char32_t> character = escaped_character();
-    if (!character)
-      throw Error(ErrorCode::unsupported, str("pattern ", to_utf8(text_), ": \\", to_utf8({&text_[at_], 1})));
-    return *character;
+    return escaped_character();
   }
 
   Pattern& pattern_;
