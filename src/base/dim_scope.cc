@@ -27,6 +27,12 @@ void record(std::vector<Fact>& facts, ExprId truth, int64_t expected, std::strin
   facts.push_back({truth, expected, std::move(what), region});
 }
 
+int32_t data_dependent_count(const ShapeScope::Impl& impl) {
+  return static_cast<int32_t>(std::count_if(impl.symbols.begin(), impl.symbols.end(), [](const Symbol& symbol) {
+    return symbol.source.kind == SymbolSource::Kind::data_dependent;
+  }));
+}
+
 }  // namespace
 
 void ShapeScope::Impl::add_guard(ExprId truth, int64_t expected, std::string what) {
@@ -121,8 +127,7 @@ Dim ShapeScope::data_dependent(Dim bound, const char* what) {
     throw DataDependentDecision(ErrorCode::unsupported,
                                 str(what, ": the backend runs no op that finds its own extent"));
   if (bound.hint() < 0) throw Error(ErrorCode::invalid_input, str(what, ": the bound of a count is negative"));
-  int32_t count = 0;
-  for (const Symbol& symbol : impl.symbols) count += symbol.source.kind == SymbolSource::Kind::data_dependent;
+  const int32_t count = data_dependent_count(impl);
   const ExprId limit = impl.id_of(bound.hint(), bound.expr());
   const int32_t index = impl.new_symbol(str("u", count), bound.hint(), {SymbolSource::Kind::data_dependent, count, 0},
                                         {0, std::max<int64_t>(impl.table.range(limit).high, 0)});
@@ -135,8 +140,7 @@ Dim ShapeScope::data_dependent(Dim bound, const char* what) {
 
 Dim ShapeScope::data_value(int64_t hint, Interval known) {
   Impl& impl = *impl_;
-  int32_t count = 0;
-  for (const Symbol& symbol : impl.symbols) count += symbol.source.kind == SymbolSource::Kind::data_dependent;
+  const int32_t count = data_dependent_count(impl);
   const int32_t index = impl.new_symbol(str("u", count), hint, {SymbolSource::Kind::data_dependent, count, 1}, known);
   return impl.dim_of(impl.symbols[static_cast<size_t>(index)].expr);
 }
