@@ -160,6 +160,11 @@ int32_t Binder::constant(const std::byte* bytes, int64_t count) {
   return new_buffer(buffer);
 }
 
+View Binder::constant(const Tensor& tensor) {
+  return dense_view(constant(tensor.bytes(), static_cast<int64_t>(tensor.nbytes())), tensor.dtype(),
+                    extents_of(tensor.shape()));
+}
+
 const Tensor& Binder::keep(Tensor tensor) {
   plan_.kept.push_back(std::move(tensor));
   return plan_.kept.back();
@@ -199,10 +204,7 @@ void Binder::bind_input(ir::Value v, int32_t index, View layout, bool growing) {
   alias(v, layout);
 }
 
-void Binder::bind_constant(ir::Value v, const Tensor& tensor) {
-  alias(v, dense_view(constant(tensor.bytes(), static_cast<int64_t>(tensor.nbytes())), tensor.dtype(),
-                      extents_of(tensor.shape())));
-}
+void Binder::bind_constant(ir::Value v, const Tensor& tensor) { alias(v, constant(tensor)); }
 
 BindRecord::Mark Binder::mark() const {
   return {static_cast<int32_t>(plan_.buffers.size()),

@@ -44,6 +44,7 @@ class Binder {
   void grow(ir::Value v, const View& view) { place(v, view, true); }
   int32_t scratch(int64_t bytes);
   int32_t constant(const std::byte* bytes, int64_t count);
+  View constant(const Tensor& tensor);  // its memory stays where it is as long as the plan
   // Keeps a table made while binding.
   const Tensor& keep(Tensor tensor);
   // Adds a launch, `run(context)`; it touches what was seen since the last one.

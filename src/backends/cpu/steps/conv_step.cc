@@ -44,7 +44,8 @@ class ConvStep : public Step {
           str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()), *weight_, widen);
       weight_ = wide_.get();
     }
-    reads = op.operands;
+    reads = {op.operands[0]};
+    if (!wide_) reads.push_back(op.operands[1]);
     if (e_.bias) reads.push_back(e_.bias);
     if (e_.residual) reads.push_back(e_.residual);
     writes = {e_.result};
@@ -57,7 +58,7 @@ class ConvStep : public Step {
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
     bind.untouch();
     const View x = dilated(bind);
-    const View filters = bind.view(op_.operands[1]);
+    const View filters = wide_ ? bind.constant(*wide_) : bind.view(op_.operands[1]);
     const View bias = e_.bias ? bind.view(e_.bias) : View{};
     const View residual = e_.residual ? bind.view(e_.residual) : View{};
     const View y = bind.allocate(e_.result);
@@ -82,11 +83,11 @@ class ConvStep : public Step {
     const int64_t depth = args.in_channels / args.groups * args.windows.taps();
     const double flops = 2.0 * static_cast<double>(y.size()) * static_cast<double>(depth);
     bind.launch(packed ? "conv-packed" : "conv", flops,
-                [args, packed, wide = wide_, scratch, x = Place(x), filters = Place(filters), bias = Place(bias),
+                [args, packed, scratch, x = Place(x), filters = Place(filters), bias = Place(bias),
                  residual = Place(residual), y = Place(y)](const RunContext& run) {
                   ConvArgs a = args;
                   a.x = run.at(x);
-                  a.filters = wide ? wide->data<float>() : run.at(filters);
+                  a.filters = run.at(filters);
                   if (packed) a.packed_filters = packed->bytes;
                   a.y = run.at(y);
                   if (bias.buffer >= 0) a.epilogue.row_bias = run.at(bias);

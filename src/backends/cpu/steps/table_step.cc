@@ -20,7 +20,7 @@ class TableStep : public Step {
       const auto& a = op_.as<ir::DimValueAttributes>();
       const Tensor value = a.is_real ? Tensor(std::vector<double>{bind.value(a.real)}, {})
                                      : Tensor(std::vector<int64_t>{bind.value(a.dim)}, {});
-      bind.alias(result, constant(bind, value.cast(dtype)));
+      bind.alias(result, bind.constant(bind.keep(value.cast(dtype))));
       return bind.untouch();
     }
     const int64_t axis = op_.as<ir::IotaAttributes>().dimension;
@@ -30,7 +30,7 @@ class TableStep : public Step {
     if (count <= kFew) {
       Tensor numbers(dtype, {count});
       write_numbers(dtype, count, numbers.mutable_bytes());
-      line = constant(bind, std::move(numbers));
+      line = bind.constant(bind.keep(std::move(numbers)));
       bind.untouch();
     } else {
       line = dense_view(bind.scratch(static_cast<int64_t>(byte_size(dtype, count))), dtype, extents_of(Shape{count}));
@@ -48,11 +48,6 @@ class TableStep : public Step {
     dispatch_real(dtype, "iota", [&]<class T>(TypeTag<T>) {
       for (int64_t i = 0; i < count; ++i) reinterpret_cast<T*>(to)[i] = transmuter::convert<T>(i);
     });
-  }
-  static View constant(Binder& bind, Tensor value) {
-    const Tensor& kept = bind.keep(std::move(value));
-    return dense_view(bind.constant(kept.bytes(), static_cast<int64_t>(kept.nbytes())), kept.dtype(),
-                      extents_of(kept.shape()));
   }
 
   const ir::Op& op_;
