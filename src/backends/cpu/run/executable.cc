@@ -21,6 +21,18 @@ namespace {
 
 constexpr size_t kPlansKept = 16;
 
+// Of all symbols, by number; INT64_MIN for one that has no value.
+std::vector<int64_t> symbol_values(const ir::Program& program, const Bindings& bindings) {
+  std::vector<int64_t> values;
+  if (!program.scope()) return values;
+  values.resize(program.scope()->symbols().size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int32_t symbol = static_cast<int32_t>(i);
+    values[i] = bindings.has(symbol) ? bindings.value(symbol) : INT64_MIN;
+  }
+  return values;
+}
+
 // The same buffers and launches: all but what the launches hold.
 void check_same(const BoundPlan& a, const BoundPlan& b) {
   const auto same_buffer = [](const BoundBuffer& x, const BoundBuffer& y) {
@@ -143,15 +155,9 @@ void CpuExecutable::keep_weights() {
   }
 }
 
-std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage, Bindings& bindings,
+std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage, const Bindings& bindings,
                                                                     const std::vector<Buffer>& values) const {
-  std::vector<int64_t> key;
-  if (program_.scope()) {
-    const auto& symbols = program_.scope()->symbols();
-    for (size_t i = 0; i < symbols.size(); ++i) {
-      if (bindings.has(static_cast<int32_t>(i))) key.push_back(bindings.evaluate_expr(symbols[i].expr));
-    }
-  }
+  std::vector<int64_t> key = symbol_values(program_, bindings);
   for (ir::Value v : stages_[stage].inputs) {
     if (const GrowingStorage* growing = values[static_cast<size_t>(v.id)].growing.get())
       key.insert(key.end(), {v.id, growing->axis, growing->memory.dim(growing->axis)});
@@ -191,13 +197,7 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bi
 std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Bindings& bindings,
                                                            const std::vector<Buffer>& values) const {
   const Stage& stage = stages_[index];
-  std::vector<int64_t> symbols;
-  if (program_.scope()) {
-    for (size_t i = 0; i < program_.scope()->symbols().size(); ++i) {
-      const int32_t symbol = static_cast<int32_t>(i);
-      symbols.push_back(bindings.has(symbol) ? bindings.value(symbol) : INT64_MIN);
-    }
-  }
+  std::vector<int64_t> symbols = symbol_values(program_, bindings);
   std::shared_ptr<const BoundPlan> from;
   if (!verbose_) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -43,7 +43,8 @@ class CpuExecutable : public Executable {
   void compile_regions(const ir::Op& op, const BackendOptions& options);
   std::vector<Tensor> run_between(const ir::Op& op, std::vector<Tensor> operands, Bindings& bindings) const;
   // `values`: by number, those that have been computed.
-  std::shared_ptr<PlanEntry> plan_entry(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
+  std::shared_ptr<PlanEntry> plan_entry(size_t stage, const Bindings& bindings,
+                                        const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bind_stage(size_t stage, Bindings& bindings,
                                               const std::vector<Buffer>& values) const;
