@@ -54,10 +54,10 @@ void merge(const Attention& a, const AttentionTask& t, float* partial, int64_t c
 void attention(const Attention& a, ThreadPool* pool) {
   init_target();
   if (a.batch == 0 || a.kv_heads == 0 || a.q_len == 0 || a.v_dim == 0) return;
-  const int64_t rows = a.q_heads / a.kv_heads * a.q_len, blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const int64_t rows = a.q_heads / a.kv_heads * a.q_len, blocks = ceil_div(rows, kRowBlock);
   const int64_t items = a.batch * a.kv_heads * blocks;
   // Few rows over many keys: the keys are cut too, by sizes alone.
-  const int64_t chunks = rows > 16 ? 1 : std::max<int64_t>(1, (a.kv_len + kKeyChunk - 1) / kKeyChunk);
+  const int64_t chunks = rows > 16 ? 1 : std::max<int64_t>(1, ceil_div(a.kv_len, kKeyChunk));
   const int64_t chunk = chunks == 1 ? std::max<int64_t>(a.kv_len, 1) : kKeyChunk;
   const int64_t size = state_floats(a);
   const bool dots = HWY_DYNAMIC_DISPATCH(attention_prefers_dots)(rows) &&

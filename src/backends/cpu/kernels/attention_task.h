@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/kernels/rounding.h"
 
 namespace transmuter::cpu {
 
@@ -25,7 +26,6 @@ struct AttentionState {
   float* value;
 };
 
-inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 inline constexpr int64_t kMaxVector = 16;  // floats in the widest vector
 inline int64_t value_pitch(const Attention& a) { return round_up(a.v_dim, kMaxVector); }
 inline int64_t state_floats(const Attention& a) { return kRowBlock * (2 + value_pitch(a)); }

@@ -8,6 +8,7 @@
 #include "backends/cpu/kernels/gemm_driver.h"
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/padded.h"
+#include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/kernels/slots.h"
 
 namespace transmuter::cpu {
@@ -17,8 +18,6 @@ namespace {
 constexpr int64_t kCopyFloats = 1 << 20;
 // Elements that one body of a parallel loop over planes should at least touch.
 constexpr int64_t kPlaneWork = 16 * 1024;
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 bool pointwise(const Windows& w) {
   for (int axis = 0; axis < 3; ++axis) {

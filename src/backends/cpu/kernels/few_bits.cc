@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/rounding.h"
 #include "base/thread_pool.h"
 
 namespace transmuter::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The `count` elements from number `first` on as one word.
 uint32_t word_at(const std::byte* b, int bits, int64_t first, int64_t count) {
@@ -44,7 +43,7 @@ FewBitsLayout few_bits_layout(int64_t k, const FewBits& bits, int64_t tile_colum
 
 size_t packed_few_bits_bytes(int64_t k, int64_t n, const FewBits& bits) {
   const FewBitsLayout layout = few_bits_layout(k, bits, gemm_ops().tile_columns);
-  return static_cast<size_t>(ceil_div(ceil_div(n, layout.columns) * layout.panel_bytes, 64) * 64);
+  return static_cast<size_t>(round_up(ceil_div(n, layout.columns) * layout.panel_bytes, 64));
 }
 
 void pack_few_bits(int64_t k, int64_t n, const FewBits& bits, const std::byte* b, bool is_signed, const float* scales,

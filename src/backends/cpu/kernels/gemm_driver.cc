@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/kernels/slots.h"
 #include "base/small_vector.h"
 
@@ -19,8 +20,6 @@ constexpr int64_t kTaskColumns = 256;
 // Rows of unfinished sums that a task keeps when k needs several blocks.
 constexpr int64_t kGroupRows = 144;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 // The start of part i when `whole` is cut evenly into `parts`.
 int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
 

@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/qgemm.h"
 #include "backends/cpu/kernels/qgemm_ops.h"
+#include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/kernels/slots.h"
 
 namespace transmuter::cpu {
@@ -16,8 +17,6 @@ constexpr int64_t kParallelWork = 512 * 1024;  // multiply-adds
 constexpr int64_t kTaskColumns = 256;
 constexpr int64_t kTaskRows = 168;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
 
 // Packed B: one cache line with the variant's number, the column sums, the panels.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/steps/dot_step.h"
 #include "backends/cpu/steps/takes.h"
 #include "base/mapped_file.h"
@@ -157,7 +158,7 @@ void DotPlanner::add_quantized(const ir::Op& op) {
   PackedOperand rhs;
   rhs.bits.bits = bit_width(weight.dtype);
   const int64_t per_word = elements_of_word(rhs.bits.bits);
-  rhs.bits.block = std::min(q.block, (k + per_word - 1) / per_word * per_word);
+  rhs.bits.block = std::min(q.block, round_up(k, per_word));
   rhs.bits.zeros = q.has_zero_points;
   // Two's complement goes up by half of the range, and its zeros too.
   const int middle = is_signed ? 1 << (rhs.bits.bits - 1) : 0;
