@@ -34,9 +34,7 @@ Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, in
     shape = static_cast<const Tensor&>(rows[0]).shape();
   }
   const int64_t rank = static_cast<int64_t>(shape.size()) + 1;
-  if (axis < -rank || axis >= rank)
-    throw Error(ErrorCode::invalid_model, str("the axis ", axis, " of a scan output is out of range for rank ", rank));
-  if (axis < 0) axis += rank;
+  check(normalise(axis, rank), "the axis ", axis, " of a scan output is out of range for rank ", rank);
   if (rows.empty()) {
     shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), 0);
     return Tensor(declared.dtype == DType::invalid ? DType::f32 : declared.dtype, shape);
@@ -75,7 +73,8 @@ void check_growth(const std::vector<Value>& state, int64_t trip) {
                                             " MB, more than the free memory allows to go on with"));
 }
 
-std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph& graph, const Body& body) {
+std::vector<Value> run_loop(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
+                            const Body& body) {
   const bool counted = !inputs.empty() && inputs[0].kind != Value::Kind::none;
   int64_t trips = INT64_MAX;
   if (counted) {
@@ -85,11 +84,9 @@ std::vector<Value> run_loop(const std::vector<Value>& inputs, const onnx::Graph&
   }
   const bool conditional = inputs.size() > 1 && inputs[1].kind != Value::Kind::none;
   bool go_on = !conditional || truth(inputs[1], "Loop: the condition");
-  std::vector<Value> state(inputs.begin() + std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(inputs.size())),
-                           inputs.end());
-  check(graph.inputs.size() == state.size() + 2 && graph.outputs.size() > state.size(),
-        "Loop: the body's inputs do not match the node's");
-  Rows rows(graph.outputs.size() - 1 - state.size());
+  const LoopSignature loop = loop_signature(node, graph, inputs.size());
+  std::vector<Value> state(inputs.end() - static_cast<ptrdiff_t>(loop.carried), inputs.end());
+  Rows rows(loop.stacked);
   for (int64_t i = 0; i < trips && go_on; ++i) {
     RunControl::check_trip(i, counted);
     std::vector<Value> in{Tensor::scalar(i), Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean)};
@@ -112,38 +109,13 @@ std::vector<int64_t> ints_or_zeros(const onnx::Node& node, const char* name, siz
   return a->ints;
 }
 
-struct Scan {
-  size_t carried, scanned, stacked;
-  std::vector<int64_t> in_directions, out_directions, in_axes, out_axes;
-};
-
-Scan read_scan(const onnx::Node& node, const onnx::Graph& graph, size_t inputs) {
-  const onnx::Attribute* count = node.find("num_scan_inputs");
-  check(count != nullptr, "Scan: attribute num_scan_inputs is required");
-  check(count->i >= 1 && count->i <= static_cast<int64_t>(inputs), "Scan: num_scan_inputs is ", count->i, " of ",
-        inputs, " inputs");
-  Scan scan;
-  scan.scanned = static_cast<size_t>(count->i);
-  scan.carried = inputs - scan.scanned;
-  check(graph.inputs.size() == inputs && graph.outputs.size() >= scan.carried,
-        "Scan: the body's inputs do not match the node's");
-  scan.stacked = graph.outputs.size() - scan.carried;
-  const bool batched = node.version < 9;
-  scan.in_directions = ints_or_zeros(node, batched ? "directions" : "scan_input_directions", scan.scanned);
-  scan.out_directions = ints_or_zeros(node, "scan_output_directions", scan.stacked);
-  scan.in_axes = ints_or_zeros(node, "scan_input_axes", scan.scanned);
-  scan.out_axes = ints_or_zeros(node, "scan_output_axes", scan.stacked);
-  return scan;
-}
-
 // The extent that the scanned inputs share; makes their axes positive.
-int64_t count_trips(Scan& scan, const std::vector<Value>& inputs) {
+int64_t count_trips(LoopSignature& scan, const std::vector<Value>& inputs) {
   int64_t trips = -1;
   for (size_t k = 0; k < scan.scanned; ++k) {
     const Tensor& x = inputs[scan.carried + k];
     int64_t& axis = scan.in_axes[k];
-    check(axis >= -x.rank() && axis < x.rank(), "Scan: input axis ", axis, " is out of range for rank ", x.rank());
-    if (axis < 0) axis += x.rank();
+    check(normalise(axis, x.rank()), "Scan: input axis ", axis, " is out of range for rank ", x.rank());
     if (trips >= 0 && x.dim(axis) != trips)
       throw Error(ErrorCode::invalid_input,
                   str("Scan: the scanned inputs differ in length, ", trips, " and ", x.dim(axis)));
@@ -153,8 +125,8 @@ int64_t count_trips(Scan& scan, const std::vector<Value>& inputs) {
 }
 
 // States, then the rows of each scan output.
-std::vector<Value> run_trips(const Scan& scan, const std::vector<Value>& inputs, int64_t trips, const Body& body,
-                             Rows& rows) {
+std::vector<Value> run_trips(const LoopSignature& scan, const std::vector<Value>& inputs, int64_t trips,
+                             const Body& body, Rows& rows) {
   std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
   rows.assign(scan.stacked, {});
   for (int64_t i = 0; i < trips; ++i) {
@@ -172,7 +144,7 @@ std::vector<Value> run_trips(const Scan& scan, const std::vector<Value>& inputs,
 
 std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
                             const Body& body) {
-  Scan scan = read_scan(node, graph, inputs.size());
+  LoopSignature scan = loop_signature(node, graph, inputs.size());
   const int64_t trips = count_trips(scan, inputs);
   Rows rows;
   std::vector<Value> results = run_trips(scan, inputs, trips, body, rows);
@@ -188,7 +160,7 @@ std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Va
                                     const Body& body) {
   check(inputs.size() >= 2, "Scan: there is nothing to scan");
   const std::vector<Value> batched(inputs.begin() + 1, inputs.end());
-  Scan scan = read_scan(node, graph, batched.size());
+  LoopSignature scan = loop_signature(node, graph, batched.size());
   for (const Value& value : batched)
     check(static_cast<const Tensor&>(value).rank() >= 1, "Scan: an input has no batch axis");
   const int64_t batch = batched[0].tensor.dim(0);
@@ -249,6 +221,38 @@ std::vector<Value> run_sequence_map(const std::vector<Value>& inputs, const onnx
 
 }  // namespace
 
+LoopSignature loop_signature(const onnx::Node& node, const onnx::Graph& body, size_t inputs) {
+  LoopSignature loop;
+  loop.is_loop = node.op_type == "Loop";
+  if (loop.is_loop) {
+    loop.carried = inputs > 2 ? inputs - 2 : 0;
+  } else {
+    const onnx::Attribute* count = node.find("num_scan_inputs");
+    check(count != nullptr, "Scan: attribute num_scan_inputs is required");
+    check(count->i >= 1 && count->i <= static_cast<int64_t>(inputs), "Scan: num_scan_inputs is ", count->i, " of ",
+          inputs, " inputs");
+    loop.scanned = static_cast<size_t>(count->i);
+    loop.carried = inputs - loop.scanned;
+  }
+  const size_t own = loop.is_loop ? 2 : 0, results = loop.carried + (loop.is_loop ? 1 : 0);
+  check(body.inputs.size() == own + loop.carried + loop.scanned && body.outputs.size() >= results, node.op_type,
+        ": the body's inputs do not match the node's");
+  loop.stacked = body.outputs.size() - results;
+  loop.out_axes = loop.out_directions = std::vector<int64_t>(loop.stacked, 0);
+  if (loop.is_loop) return loop;
+  loop.in_directions = ints_or_zeros(node, node.version < 9 ? "directions" : "scan_input_directions", loop.scanned);
+  loop.out_directions = ints_or_zeros(node, "scan_output_directions", loop.stacked);
+  loop.in_axes = ints_or_zeros(node, "scan_input_axes", loop.scanned);
+  loop.out_axes = ints_or_zeros(node, "scan_output_axes", loop.stacked);
+  return loop;
+}
+
+bool normalise(int64_t& axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) return false;
+  if (axis < 0) axis += rank;
+  return true;
+}
+
 bool driven_by_host(const onnx::Node& node) {
   return node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
 }
@@ -268,7 +272,7 @@ bool truth(const Value& value, const char* what) {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the caller's are done with; a copy is never made
 std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Body& body) {
   const onnx::Graph& graph = graph_attribute(node, "body");
-  if (node.op_type == "Loop") return run_loop(inputs, graph, body);
+  if (node.op_type == "Loop") return run_loop(node, inputs, graph, body);
   if (node.op_type == "SequenceMap") return run_sequence_map(inputs, graph, body);
   return node.version < 9 ? run_batched_scan(node, inputs, graph, body) : run_scan(node, inputs, graph, body);
 }

@@ -14,6 +14,19 @@ struct Body {
   virtual std::vector<Value> run(std::vector<Value> inputs) const = 0;
 };
 
+// How the inputs and outputs of a Loop or a Scan fall to its body.
+struct LoopSignature {
+  bool is_loop = false;                          // the body takes the trip's number and the condition, and gives one
+  size_t carried = 0, scanned = 0, stacked = 0;  // states and scanned inputs, both at the end; outputs after the states
+  std::vector<int64_t> in_axes, in_directions;   // of what is scanned
+  std::vector<int64_t> out_axes, out_directions;  // of what is stacked
+};
+// `inputs`: how many the node has, without the lengths that a Scan before version 9 takes. Throws Error(invalid_model)
+// where node and body don't fit together.
+LoopSignature loop_signature(const onnx::Node& node, const onnx::Graph& body, size_t inputs);
+// Counts a negative axis from the front; false where it is out of range.
+bool normalise(int64_t& axis, int64_t rank);
+
 bool driven_by_host(const onnx::Node& node);
 const onnx::Graph& graph_attribute(const onnx::Node& node, const char* name);
 // The one bool in `value`; Error that names `what` otherwise.

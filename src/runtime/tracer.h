@@ -107,8 +107,8 @@ class Tracer : public ops::TraceHost {
   bool read_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
   bool emit_loop(const onnx::Node& node, LoopParts& loop);
   bool lower_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
-  template <class Loop>
-  bool emit_while(const onnx::Node& node, Loop& loop);
+  bool read_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
+  bool emit_while(const onnx::Node& node, LoopParts& loop);
 
   // tracer_values.cc: integers that the program computes become symbols; false where they can't
   bool read_values(ops::Traced& traced);

@@ -3,10 +3,7 @@
 // host, a decision on what only a trip knows, states that change their rank) the host drives.
 #include <algorithm>
 
-#include "base/strings.h"
 #include "ir/composites/composites.h"
-#include "ops/random.h"
-#include "runtime/control_flow.h"
 #include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {
@@ -20,30 +17,7 @@ namespace {
 constexpr size_t kMaxInlined = 64;  // items of a SequenceMap
 constexpr int kMaxAttempts = 8;     // each finds further extents that change
 
-std::vector<int64_t> list_or_zeros(const onnx::Node& node, const char* name, size_t count) {
-  const onnx::Attribute* a = node.find(name);
-  return a && a->ints.size() == count ? a->ints : std::vector<int64_t>(count, 0);
-}
-
-bool normalise(int64_t& axis, int64_t rank) {
-  if (axis < -rank || axis >= rank) return false;
-  if (axis < 0) axis += rank;
-  return true;
-}
-
 }  // namespace
-
-// A node as a loop: what it carries, what it reads row by row, what it stacks.
-struct Tracer::LoopParts {
-  const onnx::Graph* body = nullptr;
-  bool is_loop = false;  // the body takes the trip's number and the condition, and gives the condition
-  bool draws = false;    // random numbers, anew each trip
-  uint64_t number = 0;   // the node's, for its draws
-  std::optional<Dim> trips;
-  TracedPtr condition;  // before the first trip; null: true
-  std::vector<TracedPtr> states, scanned;
-  std::vector<int64_t> in_axes, in_directions, out_axes, out_directions;
-};
 
 // What one attempt at the body came to.
 struct Tracer::LoopBody {
@@ -60,51 +34,18 @@ bool Tracer::can_hold_regions() const {
 }
 
 bool Tracer::read_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
-  if (node.op_type == "SequenceMap" || (node.op_type == "Scan" && node.version < 9)) return false;
-  loop.body = &graph_attribute(node, "body");
-  loop.is_loop = node.op_type == "Loop";
-  loop.draws = ops::draws_numbers(node);
-  loop.number = node.number;
-  if (loop.is_loop) {
-    if (!inputs.empty() && inputs[0]) {
-      if (!is_program_tensor(inputs[0]) || !know(*inputs[0])) return false;
-      const Known& count = inputs[0]->known;
-      if (count.kind != Known::Kind::elements || count.size() != 1) return false;
-      loop.trips = count.elements[0].dim;
-    }
-    if (inputs.size() > 1 && inputs[1]) {
-      if (!is_program_tensor(inputs[1]) || !provably_eq(product(inputs[1]->type.shape), 1)) return false;
-      make_known(*inputs[1]);
-      if (!is_known_true(inputs[1]->known)) loop.condition = inputs[1];
-    }
-    loop.states.assign(inputs.begin() + std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(inputs.size())), inputs.end());
-    const size_t first = loop.states.size() + 1;
-    if (loop.body->inputs.size() != first + 1 || loop.body->outputs.size() < first) return false;
-    loop.out_axes.assign(loop.body->outputs.size() - first, 0);
-    loop.out_directions = loop.out_axes;
-  } else {
-    const onnx::Attribute* count = node.find("num_scan_inputs");
-    if (!count || count->i < 1 || count->i > static_cast<int64_t>(inputs.size())) return false;
-    const size_t scanned = static_cast<size_t>(count->i), carried = inputs.size() - scanned;
-    if (loop.body->inputs.size() != inputs.size() || loop.body->outputs.size() < carried) return false;
-    loop.states.assign(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(carried));
-    loop.scanned.assign(inputs.begin() + static_cast<ptrdiff_t>(carried), inputs.end());
-    loop.in_axes = list_or_zeros(node, "scan_input_axes", scanned);
-    loop.in_directions = list_or_zeros(node, "scan_input_directions", scanned);
-    loop.out_axes = list_or_zeros(node, "scan_output_axes", loop.body->outputs.size() - carried);
-    loop.out_directions = list_or_zeros(node, "scan_output_directions", loop.body->outputs.size() - carried);
+  if (!loop.read(node, inputs)) return false;
+  if (loop.is_loop && !inputs.empty() && inputs[0] &&
+      (!is_program_tensor(inputs[0]) || !know(*inputs[0]) || !loop.take_count(inputs[0]->known)))
+    return false;
+  if (loop.is_loop && inputs.size() > 1 && inputs[1]) {
+    if (!is_program_tensor(inputs[1]) || !provably_eq(product(inputs[1]->type.shape), 1)) return false;
+    make_known(*inputs[1]);
+    if (!is_known_true(inputs[1]->known)) loop.condition = inputs[1];
   }
   for (const TracedPtr& state : loop.states)
     if (!is_program_tensor(state) && !(state && state->is_sequence)) return false;
-  for (size_t k = 0; k < loop.scanned.size(); ++k) {
-    if (!is_program_tensor(loop.scanned[k])) return false;
-    const Dims& shape = loop.scanned[k]->type.shape;
-    if (!normalise(loop.in_axes[k], static_cast<int64_t>(shape.size()))) return false;
-    const Dim extent = shape[static_cast<size_t>(loop.in_axes[k])];
-    if (k > 0) require_eq(extent, *loop.trips, "Scan: lengths of the scanned inputs");
-    loop.trips = k == 0 ? extent : *loop.trips;
-  }
-  return true;
+  return loop.count_rows();
 }
 
 bool Tracer::map_items(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
@@ -194,7 +135,7 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
   const Named given = captures.inside(b, fixed);
   size_t next = captures.operands().size();
   if (loop.draws) region_random_ = ir::random_state_in_trip(b, fixed[next++], loop.number, t);
-  for (size_t k = 0; k < loop.scanned.size(); ++k) {
+  for (size_t k = 0; k < loop.scanned; ++k) {
     const ir::Value last = b.dim_value(*loop.trips - 1, DType::i64);
     const ir::Value at = loop.in_directions[k] ? b.subtract(last, t) : t;
     in.push_back(in_region(row_at(b, fixed[next++], loop.in_axes[k], at)));
@@ -277,7 +218,7 @@ bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
   attributes.carried = static_cast<int64_t>(operands.size());
   operands.insert(operands.end(), captures.operands().begin(), captures.operands().end());
   if (loop.draws) operands.push_back(random_state());
-  for (const TracedPtr& scanned : loop.scanned) operands.push_back(materialise(*scanned));
+  for (const TracedPtr& source : loop.sources) operands.push_back(materialise(*source));
 
   LoopBody body;
   int attempts = 0;
@@ -295,12 +236,11 @@ bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
   }
   const std::vector<ir::Value> results = ir::loop(build(), std::move(operands), attributes, body.program);
 
-  const size_t stacked = loop.out_axes.size();
   size_t next_state = 0, next_row = static_cast<size_t>(attributes.carried), row = 0;
   std::vector<TracedPtr> rows;  // scan outputs, then those of sequences
   for (; row < body.row_axes.size(); ++row) {
     TracedPtr traced = traced_value(build(), results[next_row++], segment_);
-    if (row >= stacked) {
+    if (row >= loop.stacked) {
       ops::Stack stack;
       stack.axis = body.row_axes[row];
       stack.count = traced->type.shape.empty() ? Dim(0) : traced->type.shape[0];
@@ -312,8 +252,8 @@ bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
     }
     rows.push_back(std::move(traced));
   }
-  size_t next_sequence = stacked;
-  for (size_t i = 0; i < loop.states.size() + stacked; ++i) {
+  size_t next_sequence = loop.stacked;
+  for (size_t i = 0; i < loop.states.size() + loop.stacked; ++i) {
     TracedPtr traced;
     if (i >= loop.states.size()) {
       const size_t k = i - loop.states.size();

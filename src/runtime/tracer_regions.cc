@@ -4,7 +4,6 @@
 
 #include "base/strings.h"
 #include "ops/random.h"
-#include "runtime/control_flow.h"
 
 namespace transmuter::runtime {
 
@@ -103,6 +102,36 @@ Tracer::Named Tracer::Captures::inside(ir::Builder& region, std::span<const ir::
   size_t next = 0;
   for (const auto& [name, outside] : values_) named.emplace_back(name, enter(region, *outside, parameters, next));
   return named;
+}
+
+bool Tracer::LoopParts::read(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
+  if (node.op_type == "SequenceMap" || (node.op_type == "Scan" && node.version < 9)) return false;
+  body = &graph_attribute(node, "body");
+  static_cast<LoopSignature&>(*this) = loop_signature(node, *body, inputs.size());
+  draws = ops::draws_numbers(node);
+  number = node.number;
+  const auto first = inputs.end() - static_cast<ptrdiff_t>(scanned);
+  states.assign(first - static_cast<ptrdiff_t>(carried), first);
+  sources.assign(first, inputs.end());
+  return true;
+}
+
+bool Tracer::LoopParts::take_count(const Known& count) {
+  if (count.kind != Known::Kind::elements || count.size() != 1) return false;
+  trips = count.elements[0].dim;
+  return true;
+}
+
+bool Tracer::LoopParts::count_rows() {
+  if (!std::all_of(sources.begin(), sources.end(), is_program_tensor)) return false;
+  for (size_t k = 0; k < sources.size(); ++k) {
+    const Dims& shape = sources[k]->type.shape;
+    if (!normalise(in_axes[k], static_cast<int64_t>(shape.size()))) return false;
+    const Dim extent = shape[static_cast<size_t>(in_axes[k])];
+    if (k > 0) require_eq(extent, *trips, "Scan: lengths of the scanned inputs");
+    if (k == 0) trips = extent;
+  }
+  return true;
 }
 
 bool is_program_tensor(const TracedPtr& traced) {

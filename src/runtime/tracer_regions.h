@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/control_flow.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -55,6 +56,22 @@ class Tracer::Captures {
   Tracer& tracer_;
   Named values_;
   std::vector<ir::Value> operands_;
+};
+
+// A Loop or a Scan: what it carries, what it reads row by row, what it stacks.
+struct Tracer::LoopParts : LoopSignature {
+  const onnx::Graph* body = nullptr;
+  bool draws = false;                           // random numbers, anew each trip
+  uint64_t number = 0;                          // the node's, for its draws
+  std::optional<Dim> trips;                     // none: the condition alone ends it
+  ops::TracedPtr condition;                     // before the first trip; null: true
+  std::vector<ops::TracedPtr> states, sources;  // sources: what is scanned
+
+  // All but trips and condition. False where the host must drive it; throws as loop_signature() does.
+  bool read(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
+  // The trips: the number that a Loop is given, or the extent that the inputs of a Scan share. False as read().
+  bool take_count(const ops::Known& count);
+  bool count_rows();
 };
 
 // A tensor that a program can hold.

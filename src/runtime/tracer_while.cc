@@ -3,34 +3,16 @@
 #include <algorithm>
 #include <span>
 
-#include "base/strings.h"
 #include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
-#include "ops/random.h"
-#include "runtime/control_flow.h"
 #include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {
 
 using ops::Known;
-using ops::Traced;
 using ops::TracedPtr;
 
 namespace {
-
-// What a Loop or a Scan comes to.
-struct Counted {
-  const onnx::Graph* body = nullptr;
-  Dim trips;
-  bool is_loop = false;
-  std::vector<TracedPtr> states, scanned;
-  std::vector<int64_t> in_axes, in_directions, out_axes, out_directions;
-};
-
-std::vector<int64_t> list_or_zeros(const onnx::Node& node, const char* name, size_t count) {
-  const onnx::Attribute* a = node.find(name);
-  return a && a->ints.size() == count ? a->ints : std::vector<int64_t>(count, 0);
-}
 
 bool same_type(const ir::Type& a, const ir::Type& b) {
   if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
@@ -45,56 +27,17 @@ ir::Value with_row(ir::Builder& b, ir::Value stacked, ir::Value row, ir::Value a
   return b.dynamic_update_slice(stacked, b.expand_dims(row, {0}), std::move(starts));
 }
 
-// Reads a node's inputs and attributes; false where the loop must be driven by the host.
-bool read_counted(ops::TraceHost& host, const onnx::Node& node, const std::vector<TracedPtr>& inputs, Counted& loop) {
-  if (node.op_type == "SequenceMap" || (node.op_type == "Scan" && node.version < 9)) return false;
-  loop.body = &graph_attribute(node, "body");
-  loop.is_loop = node.op_type == "Loop";
-  if (loop.is_loop) {
-    if (inputs.empty() || !is_program_tensor(inputs[0]) || !host.make_known(*inputs[0])) return false;
-    if (inputs.size() > 1 && inputs[1] && (!host.make_known(*inputs[1]) || !is_known_true(inputs[1]->known)))
-      return false;
-    const Known& count = inputs[0]->known;
-    if (count.kind != Known::Kind::elements || count.size() != 1) return false;
-    loop.trips = count.elements[0].dim;
-    loop.states.assign(inputs.begin() + std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(inputs.size())), inputs.end());
-    if (loop.body->inputs.size() != loop.states.size() + 2) return false;
-    const size_t first = loop.states.size() + 1;
-    if (loop.body->outputs.size() < first) return false;
-    loop.out_axes.assign(loop.body->outputs.size() - first, 0);
-    loop.out_directions = loop.out_axes;
-  } else {
-    const onnx::Attribute* count = node.find("num_scan_inputs");
-    if (!count || count->i < 1 || count->i > static_cast<int64_t>(inputs.size())) return false;
-    const size_t scanned = static_cast<size_t>(count->i), carried = inputs.size() - scanned;
-    if (loop.body->inputs.size() != inputs.size() || loop.body->outputs.size() < carried) return false;
-    loop.states.assign(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(carried));
-    loop.scanned.assign(inputs.begin() + static_cast<ptrdiff_t>(carried), inputs.end());
-    loop.in_axes = list_or_zeros(node, "scan_input_axes", scanned);
-    loop.in_directions = list_or_zeros(node, "scan_input_directions", scanned);
-    loop.out_axes = list_or_zeros(node, "scan_output_axes", loop.body->outputs.size() - carried);
-    loop.out_directions = list_or_zeros(node, "scan_output_directions", loop.body->outputs.size() - carried);
-  }
-  return std::all_of(loop.states.begin(), loop.states.end(), is_program_tensor) &&
-         std::all_of(loop.scanned.begin(), loop.scanned.end(), is_program_tensor);
-}
-
-// The common extent of what is scanned.
-bool count_rows(Counted& loop) {
-  for (size_t k = 0; k < loop.scanned.size(); ++k) {
-    const Dims& shape = loop.scanned[k]->type.shape;
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    int64_t& axis = loop.in_axes[k];
-    if (axis < -rank || axis >= rank) return false;
-    if (axis < 0) axis += rank;
-    const Dim extent = shape[static_cast<size_t>(axis)];
-    if (k == 0) loop.trips = extent;
-    if (k > 0) require_eq(extent, loop.trips, "Scan: lengths of the scanned inputs");
-  }
-  return true;
-}
-
 }  // namespace
+
+bool Tracer::read_while(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
+  if (!loop.read(node, inputs)) return false;
+  if (loop.is_loop) {
+    if (inputs.empty() || !is_program_tensor(inputs[0]) || !make_known(*inputs[0])) return false;
+    if (inputs.size() > 1 && inputs[1] && (!make_known(*inputs[1]) || !is_known_true(inputs[1]->known))) return false;
+    if (!loop.take_count(inputs[0]->known)) return false;
+  }
+  return std::all_of(loop.states.begin(), loop.states.end(), is_program_tensor) && loop.count_rows();
+}
 
 bool Tracer::lower_while(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
   const Engine& engine = *options_.engine;
@@ -102,10 +45,9 @@ bool Tracer::lower_while(const onnx::Node& node, const std::vector<TracedPtr>& i
   trace_->scope->set_origin(where(node));
   build().set_location(where(node));
   try {
-    Counted loop;
-    if (!read_counted(*this, node, inputs, loop) || !count_rows(loop)) return false;
-    if (!decide_lt(0, loop.trips, "Loop: is there a trip")) return false;
-    return emit_while(node, loop);
+    LoopParts loop;
+    return read_while(node, inputs, loop) && decide_lt(0, *loop.trips, "Loop: is there a trip") &&
+           emit_while(node, loop);
   } catch (const NotInProgram&) {
     return false;
   } catch (const DataDependentDecision&) {
@@ -113,17 +55,16 @@ bool Tracer::lower_while(const onnx::Node& node, const std::vector<TracedPtr>& i
   }
 }
 
-template <class Loop>
-bool Tracer::emit_while(const onnx::Node& node, Loop& loop) {
+bool Tracer::emit_while(const onnx::Node& node, LoopParts& loop) {
   const onnx::Graph& body = *loop.body;
   Captures captures(*this);
   captures.add_all(body);
   std::vector<ir::Value> fixed = captures.operands(), state;
-  const bool draws = ops::draws_numbers(node);
-  if (draws) fixed.push_back(random_state());
-  for (const TracedPtr& traced : loop.scanned) fixed.push_back(materialise(*traced));
+  if (loop.draws) fixed.push_back(random_state());
+  for (const TracedPtr& traced : loop.sources) fixed.push_back(materialise(*traced));
   for (const TracedPtr& traced : loop.states) state.push_back(materialise(*traced));
-  const size_t carried = state.size(), stacked = loop.out_axes.size();
+  const size_t carried = loop.carried, stacked = loop.stacked;
+  const Dim trips = *loop.trips;
 
   // One trip in a region: the next states, then the rows.
   const auto trip = [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states,
@@ -131,15 +72,15 @@ bool Tracer::emit_while(const onnx::Node& node, Loop& loop) {
     // The operands: captured values, the random state, what is scanned.
     size_t next = captures.operands().size();
     ir::Value random;
-    if (draws) random = ir::random_state_in_trip(b, operands[next++], node.number, t);
+    if (loop.draws) random = ir::random_state_in_trip(b, operands[next++], loop.number, t);
     const Region region(*this, b, false, random);
     const auto in_region = [&](ir::Value value) { return traced_value(b, value, segment_); };
     const Named given = captures.inside(b, operands);
     std::vector<TracedPtr> in;
     if (loop.is_loop) in = {in_region(t), known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
     for (size_t i = 0; i < carried; ++i) in.push_back(in_region(states[i]));
-    const ir::Value last = b.dim_value(loop.trips - 1, DType::i64);
-    for (size_t k = 0; k < loop.scanned.size(); ++k) {
+    const ir::Value last = b.dim_value(trips - 1, DType::i64);
+    for (size_t k = 0; k < loop.scanned; ++k) {
       const ir::Value at = loop.in_directions[k] ? b.subtract(last, t) : t;
       in.push_back(in_region(row_at(b, operands[next++], loop.in_axes[k], at)));
     }
@@ -168,20 +109,17 @@ bool Tracer::emit_while(const onnx::Node& node, Loop& loop) {
   }
   if (count_data_dependent() != counts) return false;
   for (size_t k = 0; k < stacked; ++k) {
-    const int64_t rank = rows[k].rank() + 1;
-    int64_t& axis = loop.out_axes[k];
-    if (axis < -rank || axis >= rank) return false;
-    if (axis < 0) axis += rank;
+    if (!normalise(loop.out_axes[k], rows[k].rank() + 1)) return false;
     Dims shape = rows[k].shape;
-    shape.insert(shape.begin(), loop.trips);
+    shape.insert(shape.begin(), trips);
     state.push_back(build().splat(rows[k].dtype, 0, std::move(shape)));
   }
   std::vector<ir::Value> results = ir::counted_loop(
-      build(), loop.trips, state, fixed,
+      build(), trips, state, fixed,
       [&](ir::Builder& b, ir::Value t, std::span<const ir::Value> states, std::span<const ir::Value> operands) {
         std::vector<ir::Value> out = trip(b, t, states.first(carried), operands);
         for (size_t k = 0; k < stacked; ++k) {
-          const ir::Value at = loop.out_directions[k] ? b.subtract(b.dim_value(loop.trips - 1, DType::i64), t) : t;
+          const ir::Value at = loop.out_directions[k] ? b.subtract(b.dim_value(trips - 1, DType::i64), t) : t;
           out[carried + k] = with_row(b, states[carried + k], out[carried + k], at);
         }
         return out;
@@ -190,10 +128,7 @@ bool Tracer::emit_while(const onnx::Node& node, Loop& loop) {
     if (node.outputs[i].empty()) continue;
     ir::Value value = results.at(i);
     if (i >= carried) value = first_axis_to(build(), value, loop.out_axes[i - carried]);
-    auto traced = std::make_shared<Traced>();
-    traced->type = build().type(value);
-    traced->value = value;
-    traced->segment = segment_;
+    TracedPtr traced = traced_value(build(), value, segment_);
     traced->name = node.outputs[i];
     define(node.outputs[i], std::move(traced));
   }

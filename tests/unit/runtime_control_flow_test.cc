@@ -184,6 +184,18 @@ TEST_P(ControlFlow, ScansAlongAnyAxisEitherWay) {
   EXPECT_EQ(run.stats().breaks, 0);
 }
 
+TEST_P(ControlFlow, AScanWithAxesForSomeOfItsInputsIsRefused) {
+  const std::string body = body_of({node("Add", {"a", "b"}, {"sum"})}, {value("a"), value("b")}, {value("sum")});
+  const CompiledModel run =
+      compiled_here({.nodes = {node("Scan", {"x", "x"}, {"all"},
+                                    {graph_attribute("body", body), int_attribute("num_scan_inputs", 2),
+                                     ints_attribute("scan_input_axes", {1})})},
+                     .inputs = {shaped("x", kFloat, {2, "t"})},
+                     .outputs = {value("all")}});
+  const std::string error = error_in([&] { run({{"x", counting({2, 3})}}); });
+  EXPECT_NE(error.find("scan_input_axes needs 2 values"), std::string::npos) << error;
+}
+
 // Trip i appends i + 1 copies of x[i].
 GraphParts appending(const std::vector<std::string>& after, const std::vector<std::string>& outputs) {
   const std::string body =
