@@ -1,7 +1,6 @@
 #include "runtime/eager.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "base/strings.h"
 #include "runtime/control_flow.h"
@@ -66,19 +65,8 @@ const EagerRunner::Order& EagerRunner::order_of(const onnx::Graph& graph) {
   std::unique_ptr<const Order>& known = orders_[&graph];
   if (known) return *known;
   auto order = std::make_unique<Order>();
-  order->needed.resize(graph.nodes.size());
   order->spent.resize(graph.nodes.size());
-  std::unordered_set<std::string> wanted;
-  for (const onnx::ValueInfo& output : graph.outputs) wanted.insert(output.name);
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const onnx::Node& node = graph.nodes[i];
-    for (const std::string& output : node.outputs)
-      order->needed[i] = order->needed[i] || (!output.empty() && wanted.contains(output));
-    if (!order->needed[i]) continue;
-    for_each_read(node, [&](const std::string& name) {
-      if (!name.empty() && wanted.insert(name).second) order->spent[i].push_back(name);
-    });
-  }
+  order->needed = needed_nodes(graph, [&](const std::string& name, size_t i) { order->spent[i].push_back(name); });
   known = std::move(order);
   return *known;
 }
@@ -120,13 +108,11 @@ std::vector<Value> EagerRunner::run_graph(const onnx::Graph& graph, const std::v
       std::vector<Value> out = run_node(node, scope, context);
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i].empty()) continue;
-        if (i >= out.size() || out[i].kind == Value::Kind::none)
-          throw Error(ErrorCode::unsupported,
-                      str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
+        if (i >= out.size() || out[i].kind == Value::Kind::none) refuse_output(node, i);
         scope.values[node.outputs[i]] = std::move(out[i]);
       }
     } catch (Error& error) {
-      error.in(str("node ", node.label, " (", node.op_type, ")"));
+      error.in(where(node));
       throw;
     }
     for (const std::string& name : order.spent[n]) scope.values.erase(name);

@@ -2,10 +2,10 @@
 
 #include "backends/kept_buffer.h"
 #include "base/run_control.h"
-#include "base/strings.h"
 #include "runtime/control_flow.h"
 #include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
+#include "runtime/reads.h"
 #include "tensor/pieces.h"
 
 namespace transmuter::runtime {
@@ -128,7 +128,7 @@ namespace {
 std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) try {
   return run_eager_step(step, slots, context);
 } catch (Error& error) {
-  error.in(str("node ", step.node->label, " (", step.node->op_type, ")"));
+  error.in(where(*step.node));
   throw;
 }
 

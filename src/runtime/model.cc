@@ -9,6 +9,7 @@
 #include "runtime/compiled_model.h"
 #include "runtime/control_flow.h"
 #include "runtime/eager.h"
+#include "runtime/reads.h"
 #include "tensor/npy.h"
 #include "transmuter/graph.h"
 #include "transmuter/io.h"
@@ -40,7 +41,7 @@ void check_schemas(const onnx::Graph& graph) {
         for (const auto& g : a.graphs) check_schemas(*g);
       }
     } catch (Error& error) {
-      error.in(str("node ", node.label, " (", node.op_type, ")"));
+      error.in(runtime::where(node));
       throw;
     }
   }

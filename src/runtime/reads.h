@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "base/strings.h"
 #include "onnx/graph.h"
@@ -21,6 +23,33 @@ void for_each_read(const onnx::Node& node, const Fn& fn) {
       for (const std::string& name : g->captures) fn(name);
     }
   }
+}
+
+// By node: does an output of the graph depend on it? last_read(name, i): no node after node `i` reads the value, nor
+// does it go out.
+template <class Fn>
+std::vector<bool> needed_nodes(const onnx::Graph& graph, const Fn& last_read) {
+  std::vector<bool> needed(graph.nodes.size());
+  std::unordered_set<std::string> wanted;
+  for (const onnx::ValueInfo& output : graph.outputs) wanted.insert(output.name);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const onnx::Node& node = graph.nodes[i];
+    for (const std::string& output : node.outputs)
+      needed[i] = needed[i] || (!output.empty() && wanted.contains(output));
+    if (!needed[i]) continue;
+    for_each_read(node, [&](const std::string& name) {
+      if (!name.empty() && wanted.insert(name).second) last_read(name, i);
+    });
+  }
+  return needed;
+}
+
+// "node X (Op)"
+inline std::string where(const onnx::Node& node) { return str("node ", node.label, " (", node.op_type, ")"); }
+
+// Nothing made output `i`, which somebody wants.
+[[noreturn]] inline void refuse_output(const onnx::Node& node, size_t i) {
+  throw Error(ErrorCode::unsupported, str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
 }
 
 // Throws where a graph's output is declared as a tensor of another dtype than it got.

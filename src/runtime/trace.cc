@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "ir/primitive.h"
 #include "runtime/graph_runner.h"
+#include "runtime/reads.h"
 
 namespace transmuter::runtime {
 
@@ -117,8 +118,7 @@ std::string segment_text(const Trace& trace, const Segment& segment, size_t numb
 }
 
 std::string eager_text(const Trace& trace, const EagerStep& eager) {
-  std::string text =
-      str("break: node ", eager.node->label, " (", eager.node->op_type, ") runs eagerly: ", eager.reason, "\n");
+  std::string text = str("break: ", where(*eager.node), " runs eagerly: ", eager.reason, "\n");
   for (const Ref& ref : eager.inputs) text += str("  reads ", ref_text(trace, ref), "\n");
   for (const Ref& ref : eager.captures) text += str("  its body reads ", ref_text(trace, ref), "\n");
   text += str("  gives ", slots_text(trace, eager.output_slots), "\n");

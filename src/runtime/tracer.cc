@@ -1,7 +1,6 @@
 #include "runtime/tracer.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "base/dim_table.h"
 #include "base/strings.h"
@@ -40,8 +39,6 @@ void place(Traced& made, int32_t segment) {
 }
 
 }  // namespace
-
-std::string where(const onnx::Node& node) { return str("node ", node.label, " (", node.op_type, ")"); }
 
 Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), options_(std::move(options)) {}
 Tracer::~Tracer() = default;
@@ -190,23 +187,8 @@ TracedPtr Tracer::from_slot(int32_t slot, const Value& value, std::string name) 
 void Tracer::push_frame(const onnx::Graph& graph) {
   auto frame = std::make_unique<Frame>();
   frame->graph = &graph;
-  std::unordered_set<std::string> wanted;
-  for (const onnx::ValueInfo& output : graph.outputs) {
-    wanted.insert(output.name);
-    frame->last_use[output.name] = graph.nodes.size();
-  }
-  frame->needed.resize(graph.nodes.size());
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const onnx::Node& node = graph.nodes[i];
-    frame->needed[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                   [&](const std::string& output) { return wanted.contains(output); });
-    if (!frame->needed[i]) continue;
-    for_each_read(node, [&](const std::string& name) {
-      if (name.empty()) return;
-      wanted.insert(name);
-      frame->last_use.emplace(name, i);  // walking backwards: the first that is seen
-    });
-  }
+  for (const onnx::ValueInfo& output : graph.outputs) frame->last_use[output.name] = graph.nodes.size();
+  frame->needed = needed_nodes(graph, [&](const std::string& name, size_t i) { frame->last_use.emplace(name, i); });
   frames_.push_back(std::move(frame));
 }
 
@@ -325,9 +307,7 @@ void Tracer::take_outputs(const onnx::Node& node, std::vector<TracedPtr>& output
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     TracedPtr& traced = outputs[i];
-    if (!traced)
-      throw Error(ErrorCode::unsupported,
-                  str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
+    if (!traced) refuse_output(node, i);
     place(*traced, segment_);
     if (traced->name.empty()) traced->name = node.outputs[i];
     if (options_.engine->describe && !traced->value && traced->known) describe_known(*traced);

@@ -169,7 +169,4 @@ class Tracer : public ops::TraceHost {
   std::map<std::pair<int32_t, int32_t>, Dims> leaves_;    // by segment and value: the symbols that it defines
 };
 
-// "node X (Op)"
-std::string where(const onnx::Node& node);
-
 }  // namespace transmuter::runtime

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/composites/composites.h"
+#include "runtime/reads.h"
 #include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {

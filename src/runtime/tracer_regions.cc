@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/strings.h"
 #include "ops/random.h"
+#include "runtime/reads.h"
 
 namespace transmuter::runtime {
 

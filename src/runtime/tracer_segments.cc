@@ -11,6 +11,7 @@
 #include "runtime/execute.h"
 #include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
+#include "runtime/reads.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -415,10 +416,7 @@ void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& i
       step.output_slots.push_back(-1);
       continue;
     }
-    if (i >= results.size() || results[i].kind == Value::Kind::none) {
-      throw Error(ErrorCode::unsupported,
-                  str(node.op_type, ": output ", i, " (", node.outputs[i], ") is not implemented"));
-    }
+    if (i >= results.size() || results[i].kind == Value::Kind::none) refuse_output(node, i);
     const int32_t slot = new_slot(slot_type(results[i]), node.outputs[i]);
     step.output_slots.push_back(slot);
     actual_[static_cast<size_t>(slot)] = results[i];

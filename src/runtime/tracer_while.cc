@@ -5,6 +5,7 @@
 
 #include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
+#include "runtime/reads.h"
 #include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {
