@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
+#include "errors.h"
 #include "onnx_messages.h"
 #include "transmuter/model.h"
 
@@ -29,15 +28,6 @@ std::string text_of(const std::vector<std::byte>& bytes) {
 }
 
 Graph graph_of(const std::string& model) { return Graph::from_bytes(bytes_of(model)); }
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 uint32_t id_of(const Graph& graph, const std::string& name) {
   const std::vector<NodeInfo> found = graph.find(where::name(name));

@@ -7,9 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 
+#include "errors.h"
 #include "onnx_messages.h"
 #include "transmuter/graph.h"
 #include "transmuter/model.h"
@@ -21,15 +21,6 @@ namespace fs = std::filesystem;
 using onnx::testing::node;
 using onnx::testing::value;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class GraphSave : public ::testing::Test {
  protected:

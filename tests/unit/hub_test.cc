@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
+#include "errors.h"
 #include "hub/cache.h"
 #include "hub/digest.h"
 
@@ -14,15 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string hash(hub::Digest::Kind kind, const std::string& text, size_t piece) {
   hub::Digest digest(kind);

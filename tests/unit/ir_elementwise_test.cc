@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "errors.h"
 #include "ir_testing.h"
 
 namespace transmuter::ir {
@@ -163,19 +164,11 @@ TEST(Elementwise, ComplexNumbersComeApartAgain) {
 TEST(Elementwise, ErrorsNameTheConstraint) {
   Builder b(nullptr);
   Value x = b.input({DType::f32, {2}}, "x"), y = b.input({DType::f32, {3}}, "y"), z = b.input({DType::i32, {2}}, "z");
-  auto message = [](auto&& fn) -> std::string {
-    try {
-      fn();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  EXPECT_EQ(message([&] { b.add(x, y); }),
+  EXPECT_EQ(error_of([&] { b.add(x, y); }),
             "add: C1 operands must have equal shapes: 2 and 3; operands (float32 [2], float32 [3])");
-  EXPECT_EQ(message([&] { b.multiply(x, z); }),
+  EXPECT_EQ(error_of([&] { b.multiply(x, z); }),
             "multiply: C1 operands must have equal element types; operands (float32 [2], int32 [2])");
-  EXPECT_EQ(message([&] { b.exponential(z); }), "exponential: I1 does not take int32; operands (int32 [2])");
+  EXPECT_EQ(error_of([&] { b.exponential(z); }), "exponential: I1 does not take int32; operands (int32 [2])");
 }
 
 }  // namespace

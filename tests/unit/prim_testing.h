@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "errors.h"
 #include "ir/builder.h"
 #include "ir/evaluate.h"
 #include "tensor/cast.h"
-#include "transmuter/error.h"
 
 namespace transmuter::ir::prim_testing {
 
@@ -55,16 +55,6 @@ inline void expect_tensor(const Tensor& got, const Shape& shape, const std::vect
     EXPECT_LE(std::abs(values[i] - expected[i]), tolerance * std::max(1.0, std::abs(expected[i])))
         << "element " << i << ": " << values[i] << ", expected " << expected[i];
   }
-}
-
-template <class Fn>
-std::string error_of(const Fn& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // The gradient of sum(results * weights) by the op's own rule against central differences, in f64, for each float
