@@ -6,25 +6,20 @@ namespace {
 
 // ---- attention
 
+// All axes but the last two.
+std::vector<int64_t> outer_axes(Builder& b, Value x) {
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis + 2 < b.rank(x); ++axis) axes.push_back(axis);
+  return axes;
+}
 // [b, h, s, t] = q k^T over [b, h, s, d] and [b, h, t, d].
 Value scores_of(Builder& b, Value q, Value k) {
-  DotGeneralAttributes dot;
   const int64_t last = b.rank(q) - 1;
-  for (int64_t axis = 0; axis + 1 < last; ++axis) dot.lhs_batching.push_back(axis);
-  dot.rhs_batching = dot.lhs_batching;
-  dot.lhs_contracting = dot.rhs_contracting = {last};
-  dot.dtype = DType::f32;
-  return b.dot_general(q, k, dot);
+  return contract(b, q, k, outer_axes(b, q), last, last);
 }
 Value product_of(Builder& b, Value w, Value v) {
-  DotGeneralAttributes dot;
   const int64_t last = b.rank(w) - 1;
-  for (int64_t axis = 0; axis + 1 < last; ++axis) dot.lhs_batching.push_back(axis);
-  dot.rhs_batching = dot.lhs_batching;
-  dot.lhs_contracting = {last};
-  dot.rhs_contracting = {last - 1};
-  dot.dtype = DType::f32;
-  return b.dot_general(w, v, dot);
+  return contract(b, w, v, outer_axes(b, w), last, last - 1);
 }
 Value attend(Builder& b, Value scores, Value v) { return product_of(b, softmax(b, scores, b.rank(scores) - 1), v); }
 // Query i sees keys up to i + 1; query 0 sees none if `empty`.
@@ -45,12 +40,7 @@ TEST(Raise, Attention) {
         {{"plain", "attention", [](Builder& b, Values v) { return attend(b, scores_of(b, v[0], v[1]), v[2]); }},
          {"k transposed, scaled, masked", "attention",
           [](Builder& b, Values v) {
-            DotGeneralAttributes dot;
-            dot.lhs_batching = dot.rhs_batching = {0, 1};
-            dot.lhs_contracting = {3};
-            dot.rhs_contracting = {2};
-            dot.dtype = DType::f32;
-            const Value s = b.dot_general(v[0], b.transpose(v[1], {0, 1, 3, 2}), dot);
+            const Value s = contract(b, v[0], b.transpose(v[1], {0, 1, 3, 2}), {0, 1}, 3, 2);
             return attend(b, b.add(b.divide(s, b.like(s, std::sqrt(8.0))), spread(b, v[3], s)), v[2]);
           }},
          {"the root of the scale on both sides, heads behind the sequence", "attention",
@@ -94,14 +84,8 @@ TEST(Raise, Attention) {
          {"one kv head", "attention",
           [](Builder& b, Values v) {
             const Value kv = b.reshape(b.slice_axis(v[4], 1, 0, 1), {2, 5, 8});
-            DotGeneralAttributes dot;
-            dot.lhs_batching = dot.rhs_batching = {0};
-            dot.lhs_contracting = {3};
-            dot.rhs_contracting = {2};
-            dot.dtype = DType::f32;
-            const Value w = softmax(b, b.dot_general(v[0], kv, dot), 3);
-            dot.rhs_contracting = {1};
-            return b.dot_general(w, kv, dot);
+            const Value w = softmax(b, contract(b, v[0], kv, {0}, 3, 2), 3);
+            return contract(b, w, kv, {0}, 3, 1);
           }},
          {"selected, minus infinity", "attention",
           [](Builder& b, Values v) {
@@ -285,6 +269,15 @@ Value rotate(Builder& b, Value x, Value turned, Value cos, Value sin, const std:
   return b.add(b.multiply(x, b.broadcast_in_dim(cos, b.shape(x), axes)),
                b.multiply(turned, b.broadcast_in_dim(sin, b.shape(x), axes)));
 }
+// Both halves of x [b, h, s, d], and cos and sin of the angles [b, s, d / 2] for each of them.
+struct Halves {
+  Value first, second, cos, sin;
+};
+Halves halves(Builder& b, Value x, Value angles) {
+  const Value first = half(b, x, 0);
+  const auto wide = [&](Value of) { return b.broadcast_in_dim(of, b.shape(first), {0, 2, 3}); };
+  return {first, half(b, x, 1), wide(b.cosine(angles)), wide(b.sine(angles))};
+}
 
 TEST(Raise, RotaryEmbedding) {
   check(kRotary,
@@ -338,17 +331,13 @@ TEST(Raise, RotaryEmbedding) {
           }},
          {"the halves by themselves", "rotary_embedding",
           [](Builder& b, Values v) {
-            const Value p = half(b, v[0], 0), q = half(b, v[0], 1);
-            const Value c = b.broadcast_in_dim(b.cosine(v[1]), b.shape(p), {0, 2, 3});
-            const Value s = b.broadcast_in_dim(b.sine(v[1]), b.shape(p), {0, 2, 3});
+            const auto [p, q, c, s] = halves(b, v[0], v[1]);
             return b.concatenate(
                 {b.subtract(b.multiply(p, c), b.multiply(q, s)), b.add(b.multiply(p, s), b.multiply(c, q))}, 3);
           }},
          {"the halves by themselves, turned the other way", "",
           [](Builder& b, Values v) {
-            const Value p = half(b, v[0], 0), q = half(b, v[0], 1);
-            const Value c = b.broadcast_in_dim(b.cosine(v[1]), b.shape(p), {0, 2, 3});
-            const Value s = b.broadcast_in_dim(b.sine(v[1]), b.shape(p), {0, 2, 3});
+            const auto [p, q, c, s] = halves(b, v[0], v[1]);
             return b.concatenate(
                 {b.subtract(b.multiply(q, c), b.multiply(p, s)), b.add(b.multiply(q, s), b.multiply(c, p))}, 3);
           }},

@@ -249,13 +249,7 @@ Value conv(Builder& b, Value x, Value w) {
   return b.convolution(x, w, a);
 }
 Value by_channel(Builder& b, Value small, Value like) { return b.broadcast_in_dim(small, b.shape(like), {1}); }
-Value dot(Builder& b, Value x, Value w) {
-  DotGeneralAttributes a;
-  a.lhs_contracting = {b.rank(x) - 1};
-  a.rhs_contracting = {0};
-  a.dtype = DType::f32;
-  return b.dot_general(x, w, a);
-}
+Value dot(Builder& b, Value x, Value w) { return contract(b, x, w, {}, b.rank(x) - 1, 0); }
 
 TEST(Raise, FoldScales) {
   const std::vector<FoldRow> rows = {

@@ -66,6 +66,15 @@ inline void check(const std::vector<Shape>& shapes, const std::vector<Row>& rows
   }
 }
 
+// The product over an axis of each, in f32; `batching` are axes of both.
+inline Value contract(Builder& b, Value x, Value y, std::vector<int64_t> batching, int64_t of_x, int64_t of_y) {
+  DotGeneralAttributes a;
+  a.lhs_batching = a.rhs_batching = std::move(batching);
+  a.lhs_contracting = {of_x};
+  a.rhs_contracting = {of_y};
+  a.dtype = DType::f32;
+  return b.dot_general(x, y, a);
+}
 inline Value spread(Builder& b, Value small, Value like) { return b.broadcast_to(small, b.shape(like)); }
 inline Value square(Builder& b, Value x) { return b.multiply(x, x); }
 inline Value power(Builder& b, Value x, double exponent) { return b.power(x, b.like(x, exponent)); }
