@@ -70,6 +70,33 @@ inline std::string int_attribute(const std::string& name, int64_t i) {
   return out;
 }
 
+inline std::string float_attribute(const std::string& name, float f) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  writer.add_string(1, name);
+  writer.add_float(2, f);
+  writer.add_int32(20, 1);
+  return out;
+}
+
+inline std::string ints_attribute(const std::string& name, const std::vector<int64_t>& values) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  writer.add_string(1, name);
+  for (const int64_t value : values) writer.add_int64(8, value);
+  writer.add_int32(20, 7);
+  return out;
+}
+
+inline std::string strings_attribute(const std::string& name, const Strings& values) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  writer.add_string(1, name);
+  for (const std::string& text : values) writer.add_string(9, text);
+  writer.add_int32(20, 8);
+  return out;
+}
+
 inline std::string graph_attribute(const std::string& name, const std::string& graph) {
   std::string out;
   protozero::pbf_writer writer(out);

@@ -71,11 +71,9 @@ TEST(Breaks, ATrainableLoopIsAWhile) {
                          .inputs = {shaped("x", kFloat, {"n"}), shaped("trips", kInt64, {})},
                          .outputs = {value("y"), value("rows")},
                          .initializers = {float_tensor("w", {2})}};
-  const std::string bytes = model({.graph = graph(parts)});
-  const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
   LoadOptions trainable;
   trainable.trainable = true;
-  const CompiledModel run = compiled(Model::from_bytes({first, first + bytes.size()}, trainable));
+  const CompiledModel run = compiled(load(model({.graph = graph(parts)}), trainable));
   const CompiledModel plain = compiled(load(parts));
   for (const int64_t trips : {3, 5}) {
     const TensorMap inputs{{"x", counting({3})}, {"trips", Tensor::scalar(trips)}};

@@ -9,15 +9,6 @@
 
 namespace transmuter::runtime::testing {
 
-inline std::string ints_attribute(const std::string& name, const std::vector<int64_t>& values) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  writer.add_packed_int64(8, values.begin(), values.end());
-  writer.add_int32(20, 7);
-  return out;
-}
-
 // Numbers between -1 and 1 that look random, the same each time.
 inline std::vector<float> noise_values(int64_t count, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));

@@ -14,24 +14,6 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-std::string float_attribute(const std::string& name, float f) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  writer.add_float(2, f);
-  writer.add_int32(20, 1);
-  return out;
-}
-
-std::string ints_attribute(const std::string& name, const std::vector<int64_t>& values) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  for (const int64_t value : values) writer.add_int64(8, value);
-  writer.add_int32(20, 7);
-  return out;
-}
-
 CompiledModel with(const Model& model, uint64_t seed, const std::string& backend = "reference", bool eager = false) {
   CompileOptions options;
   options.backend = backend;
@@ -206,10 +188,9 @@ TEST(Random, EachTripOfALoopDrawsAnew) {
   const TensorMap inputs{{"trips", Tensor::scalar(int64_t{3})}, {"x", counting({4})}};
   const std::string bytes = model({.graph = graph(noisy_loop())});
   const CompiledModel driven = with(load(bytes), 5), eager = with(load(bytes), 5, "reference", true);
-  const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
   LoadOptions trainable;
   trainable.trainable = true;
-  const CompiledModel in_program = with(Model::from_bytes({first, first + bytes.size()}, trainable), 5);
+  const CompiledModel in_program = with(load(bytes, trainable), 5);
   std::set<float> seen;
   for (int call = 0; call < 2; ++call) {
     const std::vector<float> rows = draw(driven, inputs);

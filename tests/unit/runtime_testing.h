@@ -48,9 +48,9 @@ inline std::string float_tensor(const std::string& name, const std::vector<float
   return tensor(name, kFloat, {static_cast<int64_t>(values.size())}, floats(values));
 }
 
-inline Model load(const std::string& bytes) {
+inline Model load(const std::string& bytes, const LoadOptions& options = {}) {
   const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
-  return Model::from_bytes({first, first + bytes.size()});
+  return Model::from_bytes({first, first + bytes.size()}, options);
 }
 
 inline Model load(const GraphParts& parts, int64_t version = 18, int64_t ir_version = 9) {

@@ -35,15 +35,6 @@ std::string map_value(const std::string& name, int32_t key, int32_t type) {
   return out;
 }
 
-std::string strings_attribute(const std::string& name, const Strings& values) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  for (const std::string& text : values) writer.add_string(9, text);
-  writer.add_int32(20, 8);
-  return out;
-}
-
 Value of(const std::vector<Tensor>& tensors) {
   return Value::sequence(std::vector<Value>(tensors.begin(), tensors.end()));
 }
