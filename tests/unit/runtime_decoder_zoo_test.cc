@@ -5,19 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "transmuter/decoder.h"
-#include "transmuter/io.h"
+#include "zoo_testing.h"
 
 namespace transmuter::runtime {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::data_set;
+using testing::suite;
 using Kind = Decoder::Cache::Kind;
 
 // Between the cache and the product stands a quantization of what was repeated for the query heads: it is computed anew
@@ -41,25 +42,17 @@ bool has_growing_caches(const fs::path& model) {
 
 std::vector<fs::path> decoders(const char* zoo) {
   std::vector<fs::path> found;
-  const char* cases = std::getenv("TRANSMUTER_CASES");
-  if (!cases || !fs::is_directory(fs::path(cases) / zoo)) return found;
-  for (const auto& entry : fs::directory_iterator(fs::path(cases) / zoo)) {
+  if (!fs::is_directory(suite(zoo))) return found;
+  for (const auto& entry : fs::directory_iterator(suite(zoo))) {
     if (has_growing_caches(entry.path() / "model.onnx")) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-TensorMap example_of(const Model& model, const fs::path& folder) {
-  TensorMap values;
-  for (const auto& file : fs::directory_iterator(folder / "test_data_set_0")) {
-    if (!file.path().filename().string().starts_with("input_")) continue;
-    const std::string name = value_name(file.path().string());
-    for (const ValueSpec& spec : model.inputs()) {
-      if (spec.name == name) values[name] = read_value(file.path().string(), &spec);
-    }
-  }
-  return values;
+Case case_in(const fs::path& folder) {
+  const Model model = Model::load((folder / "model.onnx").string());
+  return {folder.filename().string(), model, data_set(model, folder / "test_data_set_0")};
 }
 
 // Axis 1 of a tensor, rows [first, first + count) modulo its extent; of batch item 0.
@@ -256,11 +249,9 @@ class SharedBuffers : public ::testing::TestWithParam<const char*> {};
 
 // The same texts with caches that grow and with caches as long as the longest text.
 TEST_P(SharedBuffers, AreWrittenInPlace) {
-  const char* cases = std::getenv("TRANSMUTER_CASES");
-  if (!cases) GTEST_SKIP() << "TRANSMUTER_CASES is not set";
-  const fs::path folder = fs::path(cases) / "zoo_text" / GetParam();
-  const Model model = Model::load((folder / "model.onnx").string());
-  const Case c{GetParam(), model, example_of(model, folder)};
+  if (suite("").empty()) GTEST_SKIP() << "TRANSMUTER_CASES is not set";
+  const fs::path folder = suite("zoo_text") / GetParam();
+  const Case c = case_in(folder);
   CompileOptions compile;
   compile.threads = 1;
   DecoderOptions options = options_for(c);
@@ -301,8 +292,7 @@ class DecoderZoo : public ::testing::TestWithParam<fs::path> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecoderZoo);
 
 TEST_P(DecoderZoo, SixtyFourStepsFromEmptyCaches) {
-  const Model model = Model::load((GetParam() / "model.onnx").string());
-  const Case c{GetParam().filename().string(), model, example_of(model, GetParam())};
+  const Case c = case_in(GetParam());
   for (const int64_t first_tokens : {1, 5}) {
     SCOPED_TRACE(std::to_string(first_tokens) + " tokens first");
     decode(c, first_tokens);

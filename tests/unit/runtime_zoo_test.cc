@@ -1,37 +1,22 @@
+// Models of the zoos, fed with inputs of many sizes: how many traces they take. TRANSMUTER_CASES names the folder that
 // holds zoo_vision/ and zoo_text/.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "transmuter/io.h"
-#include "transmuter/model.h"
+#include "zoo_testing.h"
 
 namespace transmuter::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path suite(const std::string& name) {
-  const char* folder = std::getenv("TRANSMUTER_CASES");
-  return folder ? fs::path(folder) / name : fs::path();
-}
-
-TensorMap data_set(const Model& model, const fs::path& folder) {
-  TensorMap inputs;
-  for (int i = 0;; ++i) {
-    const fs::path file = folder / ("input_" + std::to_string(i) + ".pb");
-    if (!fs::exists(file)) return inputs;
-    const std::string name = value_name(file.string());
-    const auto spec =
-        std::find_if(model.inputs().begin(), model.inputs().end(), [&](const ValueSpec& s) { return s.name == name; });
-    inputs[name] = read_value(file.string(), spec == model.inputs().end() ? nullptr : &*spec);
-  }
-}
+using testing::data_set;
+using testing::suite;
 
 CompiledModel compiled(const Model& model) {
   CompileOptions options;
