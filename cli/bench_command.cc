@@ -3,9 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +15,6 @@
 namespace transmuter::cli {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -34,10 +31,6 @@ struct BenchOptions {
   bool as_json = false;
 };
 
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
 // Peak resident memory of this process in MB.
 double peak_rss_mb() {
   std::ifstream status("/proc/self/status");
@@ -47,10 +40,6 @@ double peak_rss_mb() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-double quantile(const std::vector<double>& sorted, double q) {
-  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(q * static_cast<double>(sorted.size())))];
 }
 
 void bench_decode(const BenchOptions& options, const Model& model, const CompiledModel& run, int64_t vocabulary,

@@ -1,19 +1,12 @@
 #include "bench_decode.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 
 #include "inputs.h"
 
 namespace transmuter::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 struct Times {
   std::vector<double> wall, cpu;
@@ -26,12 +19,11 @@ struct Times {
     wall.push_back(ms_since(start));
     cpu.push_back(cpu_ms() - cpu_start);
   }
+  void sort() {
+    std::sort(wall.begin(), wall.end());
+    std::sort(cpu.begin(), cpu.end());
+  }
 };
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, static_cast<size_t>(q * static_cast<double>(values.size())))];
-}
 
 std::vector<std::string> names_from(const std::vector<ValueSpec>& specs, const char* prefix) {
   std::vector<std::string> names;
@@ -42,6 +34,14 @@ std::vector<std::string> names_from(const std::vector<ValueSpec>& specs, const c
 }
 
 }  // namespace
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(q * static_cast<double>(sorted.size())))];
+}
 
 double cpu_ms() {
   timespec t{};
@@ -82,6 +82,8 @@ nlohmann::json decode_figures(const Model& model, const CompiledModel& run,
     steps.take([&] { results = run(std::move(inputs)); });
     if (t == 0) steps = {};  // traces, and makes room in the caches
   }
+  prefill.sort();
+  steps.sort();
   return {{"past", past},
           {"tokens", tokens},
           {"prefill_ms", quantile(prefill.wall, 0.5)},

@@ -1,15 +1,21 @@
 // `transmuter bench --decode`: a prompt, then tokens one by one.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "transmuter/transmuter.h"
 
 namespace transmuter::cli {
 
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start);
 double cpu_ms();  // of this process, all threads
+double quantile(const std::vector<double>& sorted, double q);
 
 // Times a prompt of `past` tokens (again and again for `seconds`, at most 20 times) and `tokens` single steps after it,
 // in ms: prefill_ms, prefill_min_ms, prefill_cpu_ms, token_ms, token_min_ms, token_p90_ms, token_cpu_ms (medians where

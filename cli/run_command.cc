@@ -25,14 +25,8 @@ struct RunOptions {
   bool eager = false;
 };
 
-std::string shape_text(const Shape& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 std::string summary(const Tensor& t) {
-  std::string text = std::string(name(t.dtype())) + " " + shape_text(t.shape());
+  std::string text = describe(t);
   if (t.dtype() == DType::string) {
     for (int64_t i = 0; i < std::min<int64_t>(t.size(), 4); ++i)
       text += (i ? ", \"" : "  \"") + t.strings()[static_cast<size_t>(i)] + "\"";
