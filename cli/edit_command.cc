@@ -104,8 +104,8 @@ std::string joined(const std::vector<std::string>& names) {
 
 void print_nodes(const std::vector<NodeInfo>& nodes) {
   for (const NodeInfo& node : nodes) {
-    std::string line = (node.scope.empty() ? "" : node.scope + " > ") + node.label + ": " +
-                       (node.domain.empty() ? "" : node.domain + ".") + node.op_type + "(" + joined(node.inputs);
+    std::string line = full_label(node) + ": " + (node.domain.empty() ? "" : node.domain + ".") + node.op_type + "(" +
+                       joined(node.inputs);
     const char* separator = "; ";
     for (const auto& [name, value] : node.attributes) {
       line += separator + name + "=" + value_text(value);

@@ -25,6 +25,11 @@ std::pair<std::string, std::string> split(const std::string& text, size_t at) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+// "NODE SIGN TEXT" at `at`; @, what is selected, where there is no sign.
+std::pair<std::string, std::string> node_and(const std::string& text, size_t at) {
+  return at == std::string::npos ? std::pair(std::string("@"), text) : split(text, at);
+}
+
 // KEY=VALUE at the first sign; `form` says in the error what was expected.
 std::pair<std::string, std::string> pair_of(const std::string& text, const char* form) {
   const size_t at = text.find('=');
@@ -104,7 +109,7 @@ AttributeValue list_value(const json& list) {
 // Numbers, lists and quoted strings as JSON has them, FILE.npy and FILE.pb as tensors, everything else as a string.
 // What the attribute held before decides between kinds that are written alike.
 AttributeValue attribute_value(const std::string& text, const AttributeValue* before) {
-  if (text.ends_with(".npy") || text.ends_with(".pb")) return read_value(text).tensor;
+  if (names_value_file(text)) return read_value(text).tensor;
   if (before && std::holds_alternative<std::string>(*before) && !text.starts_with('"')) return text;
   const json parsed = json::parse(text, nullptr, false);
   if (parsed.is_string()) return parsed.get<std::string>();
@@ -167,7 +172,7 @@ GraphEdit::NewNode new_node(const std::string& text) {
 
 // FILE.npy, FILE.pb, or DTYPE:JSON
 Tensor tensor_value(const std::string& text) {
-  if (text.ends_with(".npy") || text.ends_with(".pb")) {
+  if (names_value_file(text)) {
     const Value value = read_value(text);
     if (!value.is_tensor()) refuse(text + " holds no tensor");
     return value.tensor;
@@ -180,6 +185,8 @@ Tensor tensor_value(const std::string& text) {
 
 }  // namespace
 
+std::string full_label(const NodeInfo& node) { return (node.scope.empty() ? "" : node.scope + " > ") + node.label; }
+
 std::vector<NodeInfo> EditScript::selected() const { return edit_.find(where_.empty() ? nullptr : where::all(where_)); }
 
 std::vector<NodeInfo> EditScript::nodes(const std::string& wanted) const {
@@ -189,9 +196,8 @@ std::vector<NodeInfo> EditScript::nodes(const std::string& wanted) const {
     if (found.empty()) refuse("no node fits what --where asks for");
     return found;
   }
-  std::vector<NodeInfo> found = edit_.find([&](const NodeInfo& node) {
-    return node.label == wanted || (!node.scope.empty() && node.scope + " > " + node.label == wanted);
-  });
+  std::vector<NodeInfo> found =
+      edit_.find([&](const NodeInfo& node) { return node.label == wanted || full_label(node) == wanted; });
   if (found.empty()) {
     found = edit_.find([&](const NodeInfo& node) {
       return std::find(node.outputs.begin(), node.outputs.end(), wanted) != node.outputs.end();
@@ -200,8 +206,7 @@ std::vector<NodeInfo> EditScript::nodes(const std::string& wanted) const {
   if (found.empty()) refuse("no node is named \"" + wanted + "\" or makes a value of that name (--list shows all)");
   if (found.size() > 1) {
     std::string all;
-    for (size_t i = 0; i < found.size() && i < 6; ++i)
-      all += (i ? ", \"" : "\"") + (found[i].scope.empty() ? "" : found[i].scope + " > ") + found[i].label + "\"";
+    for (size_t i = 0; i < found.size() && i < 6; ++i) all += (i ? ", \"" : "\"") + full_label(found[i]) + "\"";
     refuse("several nodes are named \"" + wanted + "\": " + all + "; use --where");
   }
   return found;
@@ -243,22 +248,19 @@ void EditScript::run(const EditStep& step) {
   if (option == "--in") {
     scope_ = value;
   } else if (option == "--set-op") {
-    const size_t at = value.rfind('=');
-    const auto [name, op] = at == std::string::npos ? std::pair(std::string("@"), value) : split(value, at);
+    const auto [name, op] = node_and(value, value.rfind('='));
     const auto [op_type, domain] = operator_of(op);
     for (const NodeInfo& node : nodes(name)) edit_.set_operator(node.id, op_type, domain);
   } else if (option == "--set-attr") {
     const auto [key, text] = pair_of(value, "NODE.ATTRIBUTE=VALUE");
-    const size_t dot = key.rfind('.');
-    const auto [name, attribute] = dot == std::string::npos ? std::pair(std::string("@"), key) : split(key, dot);
+    const auto [name, attribute] = node_and(key, key.rfind('.'));
     for (const NodeInfo& node : nodes(name)) {
       const auto before = node.attributes.find(attribute);
       edit_.set_attribute(node.id, attribute,
                           attribute_value(text, before == node.attributes.end() ? nullptr : &before->second));
     }
   } else if (option == "--remove-attr") {
-    const size_t dot = value.rfind('.');
-    const auto [name, attribute] = dot == std::string::npos ? std::pair(std::string("@"), value) : split(value, dot);
+    const auto [name, attribute] = node_and(value, value.rfind('.'));
     for (const NodeInfo& node : nodes(name)) edit_.remove_attribute(node.id, attribute);
   } else if (option == "--rename-node") {
     const auto [name, to] = pair_of(value, "NODE=NAME");

@@ -13,6 +13,8 @@ struct EditStep {
   std::string value;
 };
 
+std::string full_label(const NodeInfo& node);  // "SCOPE > NAME"; of the main graph the name alone
+
 // Applies steps one after the other. --where selects nodes for the "@" of the steps after it, several in a row narrow
 // the selection; --in says which graph the names of values mean from then on.
 class EditScript {

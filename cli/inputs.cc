@@ -221,6 +221,8 @@ Tensor tensor_from_json(const std::string& text, DType dtype) {
   return tensor_of(parsed, dtype);
 }
 
+bool names_value_file(const std::string& text) { return text.ends_with(".npy") || text.ends_with(".pb"); }
+
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments) {
   TensorMap inputs;
   for (const std::string& assignment : assignments) {
@@ -231,7 +233,7 @@ TensorMap read_inputs(const Model& model, const std::vector<std::string>& assign
     if (inputs.contains(name)) refuse("input " + name + " is given twice");
     const ValueSpec* spec = nullptr;
     for (const ValueSpec& s : model.inputs()) spec = s.name == name ? &s : spec;
-    if (value.ends_with(".npy") || value.ends_with(".pb")) {
+    if (names_value_file(value)) {
       inputs[name] = read_value(value, spec);
       continue;
     }

@@ -14,6 +14,8 @@ namespace transmuter::cli {
 // tensor, a list of elements for a sequence, null or the content for an optional, an object for a map. Throws Error.
 TensorMap read_inputs(const Model& model, const std::vector<std::string>& assignments);
 
+bool names_value_file(const std::string& text);  // FILE.npy or FILE.pb
+
 // Nested lists of numbers, bools or strings. Throws Error.
 Tensor tensor_from_json(const std::string& text, DType dtype);
 
