@@ -152,20 +152,15 @@ std::string domain_of(const Message& message, uint32_t number) {
 }
 
 std::string initializer_name(const Field& field) {
-  if (field.message && field.number == graph_field::kInitializer)
-    return std::string(field.message->text(tensor_field::kName));
-  const Message outer = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-  if (field.number == graph_field::kInitializer) return std::string(outer.text(tensor_field::kName));
-  const Field* values = outer.find(1);
-  if (!values) return "";
-  const Message inner = values->message ? *values->message : parse_fields(values->bytes, values->owner);
-  return std::string(inner.text(tensor_field::kName));
+  const Shown outer(field);
+  if (field.number == graph_field::kInitializer) return std::string(outer->text(tensor_field::kName));
+  const Field* values = outer->find(1);
+  return values ? std::string(Shown(*values)->text(tensor_field::kName)) : "";
 }
 
 std::string value_name(const Field& field) {
-  if (field.message) return std::string(field.message->text(value_field::kName));
-  if (field.wire != Wire::bytes) return "";
-  return std::string(parse_fields(field.bytes, field.owner).text(value_field::kName));
+  if (!field.message && field.wire != Wire::bytes) return "";
+  return std::string(Shown(field)->text(value_field::kName));
 }
 
 std::unordered_set<std::string> defined_in(const Scope& scope) {

@@ -12,10 +12,11 @@ namespace transmuter::onnx {
 namespace {
 
 AttributeValue attribute_value(const Field& field, const Source& source) {
-  const Message attribute = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-  const std::string encoded = field.message ? encode(attribute) : std::string();
-  enum Kind : int64_t { kF = 1, kI = 2, kS = 3, kT = 4, kFs = 6, kIs = 7, kSs = 8 };
-  int64_t kind = attribute.integer(attribute_field::kKind);
+  const Shown attribute(field);
+  enum Kind : int64_t { kF = 1, kI = 2, kS = 3, kT = 4, kG = 5, kFs = 6, kIs = 7, kSs = 8, kGs = 10 };
+  int64_t kind = attribute->integer(attribute_field::kKind);
+  if (kind == kG || kind == kGs) return {};  // not encoded below either: it may hold all weights
+  const std::string encoded = field.message ? encode(*attribute) : std::string();
   std::vector<float> floats;
   std::vector<int64_t> ints;
   float f = 0;
@@ -54,16 +55,16 @@ AttributeValue attribute_value(const Field& field, const Source& source) {
         fields.skip();
     }
   }
-  if (attribute.find(attribute_field::kReference)) return {};
+  if (attribute->find(attribute_field::kReference)) return {};
   switch (kind) {
     case kF:
       return f;
     case kI:
-      return attribute.integer(attribute_field::kI);
+      return attribute->integer(attribute_field::kI);
     case kS:
-      return std::string(attribute.text(attribute_field::kS));
+      return std::string(attribute->text(attribute_field::kS));
     case kT: {
-      const Field* tensor = attribute.find(attribute_field::kTensor);
+      const Field* tensor = attribute->find(attribute_field::kTensor);
       if (!tensor) return {};
       return tensor_of(*tensor, source).aligned();
     }
@@ -72,7 +73,7 @@ AttributeValue attribute_value(const Field& field, const Source& source) {
     case kIs:
       return ints;
     case kSs:
-      return attribute.texts(attribute_field::kStrings);
+      return attribute->texts(attribute_field::kStrings);
     default:
       return {};
   }

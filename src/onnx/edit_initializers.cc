@@ -71,8 +71,7 @@ GraphEdit& GraphEdit::remove_initializer(const std::string& name, const std::str
   const Scope& graph = scopes[scope_of(scopes, scope)];
   Field* old = find_initializer(graph, name);
   if (!old) refuse_edit("there is no initializer \"", name, "\"");
-  std::vector<Field>& fields = graph.message->fields;
-  fields.erase(fields.begin() + (old - fields.data()));
+  graph.message->erase(old);
   return *this;
 }
 

@@ -244,7 +244,7 @@ GraphEdit& GraphEdit::remove_attribute(uint32_t id, const std::string& name) {
   Message& node = place_of(scopes, id).node();
   Field* old = find_attribute(node, name);
   if (!old) refuse_edit(describe_node(node), " has no attribute \"", name, "\"");
-  node.fields.erase(node.fields.begin() + (old - node.fields.data()));
+  node.erase(old);
   changed(id);
   return *this;
 }

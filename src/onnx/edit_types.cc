@@ -122,11 +122,11 @@ using DTypes = std::map<std::string, DType>;
 
 // Element type of a TypeProto that is a tensor; invalid for all others.
 DType dtype_in(const Field& type) {
-  const Message message = type.message ? *type.message : parse_fields(type.bytes, type.owner);
-  const Field* tensor = message.find(1);
+  const Shown message(type);
+  const Field* tensor = message->find(1);
   if (!tensor) return DType::invalid;
-  const Message inner = tensor->message ? *tensor->message : parse_fields(tensor->bytes, tensor->owner);
-  const int64_t number = inner.integer(1);
+  const Shown inner(*tensor);
+  const int64_t number = inner->integer(1);
   return number > 0 ? dtype_of_number(static_cast<int32_t>(number)) : DType::invalid;
 }
 
@@ -203,8 +203,8 @@ DType dtype_of_branch(Message& node, size_t index) {
     size_t position = 0;
     for (const Field& field : graph.fields) {
       if (field.number != graph_field::kOutput || position++ != index) continue;
-      const Message value = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-      if (const Field* type = value.find(value_field::kType); type && dtype == DType::invalid) dtype = dtype_in(*type);
+      const Shown value(field);
+      if (const Field* type = value->find(value_field::kType); type && dtype == DType::invalid) dtype = dtype_in(*type);
     }
   });
   return dtype;
@@ -216,16 +216,16 @@ DTypes dtypes_of(const Document& document, const Scope& graph, const std::unorde
     switch (field.number) {
       case graph_field::kInput:
       case graph_field::kValueInfo: {
-        const Message value = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-        const std::string name(value.text(value_field::kName));
+        const Shown value(field);
+        const std::string name(value->text(value_field::kName));
         if (field.number == graph_field::kValueInfo && stale.contains(name)) break;
-        if (const Field* type = value.find(value_field::kType)) known[name] = dtype_in(*type);
+        if (const Field* type = value->find(value_field::kType)) known[name] = dtype_in(*type);
         break;
       }
       case graph_field::kInitializer: {
-        const Message tensor = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-        known[std::string(tensor.text(tensor_field::kName))] =
-            dtype_of_number(static_cast<int32_t>(tensor.integer(tensor_field::kDType)));
+        const Shown tensor(field);
+        known[std::string(tensor->text(tensor_field::kName))] =
+            dtype_of_number(static_cast<int32_t>(tensor->integer(tensor_field::kDType)));
         break;
       }
       default:
@@ -292,8 +292,8 @@ std::string type_of_value(const Document& document, const std::vector<Scope>& sc
   for (const uint32_t number : {graph_field::kInput, graph_field::kValueInfo}) {
     const Field* field = find_value(scopes[0], number, name);
     if (!field || (number == graph_field::kValueInfo && stale.contains(name))) continue;
-    const Message value = field->message ? *field->message : parse_fields(field->bytes, field->owner);
-    if (const Field* type = value.find(value_field::kType)) return contents(*type);
+    const Shown value(*field);
+    if (const Field* type = value->find(value_field::kType)) return contents(*type);
   }
   ValueSpec spec;
   spec.name = name;

@@ -207,8 +207,7 @@ GraphEdit& GraphEdit::remove_input(const std::string& name) {
   const auto scopes = scopes_of(document_->model);
   Field* field = find_value(scopes[0], graph_field::kInput, name);
   if (!field) refuse_edit("there is no input \"", name, "\"");
-  std::vector<Field>& fields = scopes[0].message->fields;
-  fields.erase(fields.begin() + (field - fields.data()));
+  scopes[0].message->erase(field);
   return *this;
 }
 
@@ -238,8 +237,7 @@ GraphEdit& GraphEdit::remove_output(const std::string& name) {
   const auto scopes = scopes_of(document_->model);
   Field* field = find_value(scopes[0], graph_field::kOutput, name);
   if (!field) refuse_edit("there is no output \"", name, "\"");
-  std::vector<Field>& fields = scopes[0].message->fields;
-  fields.erase(fields.begin() + (field - fields.data()));
+  scopes[0].message->erase(field);
   return *this;
 }
 
@@ -274,8 +272,7 @@ GraphEdit& GraphEdit::set_metadata(const std::string& key, const std::string& va
 GraphEdit& GraphEdit::remove_metadata(const std::string& key) {
   const Field* field = find_entry(document_->model, key);
   if (!field) refuse_edit("there is no metadata \"", key, "\"");
-  std::vector<Field>& fields = document_->model.fields;
-  fields.erase(fields.begin() + (field - fields.data()));
+  document_->model.erase(field);
   return *this;
 }
 

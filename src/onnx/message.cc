@@ -54,18 +54,21 @@ void Message::remove(uint32_t number) {
   std::erase_if(fields, [&](const Field& field) { return field.number == number; });
 }
 
+void Message::erase(const Field* field) { fields.erase(fields.begin() + (field - fields.data())); }
+
 std::string_view Message::text(uint32_t number) const {
   const Field* field = find(number);
   return field && field->wire == Wire::bytes && !field->message ? field->bytes : std::string_view();
 }
 
-void Message::set_text(uint32_t number, std::string value) {
-  Field field = bytes_field(number, std::move(value));
-  if (Field* old = find(number))
+void Message::put(Field field) {
+  if (Field* old = find(field.number))
     *old = std::move(field);
   else
     fields.push_back(std::move(field));
 }
+
+void Message::set_text(uint32_t number, std::string value) { put(bytes_field(number, std::move(value))); }
 
 std::vector<std::string> Message::texts(uint32_t number) const {
   std::vector<std::string> all;
@@ -91,13 +94,11 @@ int64_t Message::integer(uint32_t number, int64_t otherwise) const {
   return checked([&] { return static_cast<int64_t>(protozero::decode_varint(&at, at + field->bytes.size())); });
 }
 
-void Message::set_integer(uint32_t number, int64_t value) {
-  Field field = integer_field(number, value);
-  if (Field* old = find(number))
-    *old = std::move(field);
-  else
-    fields.push_back(std::move(field));
-}
+void Message::set_integer(uint32_t number, int64_t value) { put(integer_field(number, value)); }
+
+Shown::Shown(const Field& field)
+    : parsed_(field.message ? Message() : parse_fields(field.bytes, field.owner)),
+      message_(field.message ? *field.message : parsed_) {}
 
 Field bytes_field(uint32_t number, std::string_view bytes, std::shared_ptr<const void> owner) {
   Field field;
@@ -148,8 +149,8 @@ size_t measure(const Message& message) {
   size_t total = 0;
   for (const Field& field : message.fields) {
     const size_t size = field.message ? measure(*field.message) : field.bytes.size();
-    total += varint(uint64_t{field.number} << 3).size() + size;
-    if (field.wire == Wire::bytes) total += varint(size).size();
+    total += static_cast<size_t>(protozero::length_of_varint(uint64_t{field.number} << 3)) + size;
+    if (field.wire == Wire::bytes) total += static_cast<size_t>(protozero::length_of_varint(size));
   }
   message.encoded = total;
   return total;

@@ -41,6 +41,7 @@ struct Message {
   Field* find(uint32_t number);  // the last one, which is the one that counts; null: none
   const Field* find(uint32_t number) const;
   void remove(uint32_t number);  // every field of this number
+  void erase(const Field* field);
 
   // Text fields. `set_texts` puts the new ones where the first old one stood.
   std::string_view text(uint32_t number) const;  // "" when absent
@@ -49,6 +50,24 @@ struct Message {
   void set_texts(uint32_t number, const std::vector<std::string>& values);
   int64_t integer(uint32_t number, int64_t otherwise = 0) const;
   void set_integer(uint32_t number, int64_t value);
+
+ private:
+  void put(Field field);  // in the place of the last one of its number, else behind all
+};
+
+// What a field that is a message holds, without opening it: nothing is copied where it is open already.
+class Shown {
+ public:
+  // Throws Error(invalid_model).
+  explicit Shown(const Field& field);
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  const Message* operator->() const { return &message_; }
+  const Message& operator*() const { return message_; }
+
+ private:
+  Message parsed_;
+  const Message& message_;
 };
 
 Field bytes_field(uint32_t number, std::string bytes);

@@ -83,15 +83,15 @@ std::vector<Block> move_out(Document& document, const std::string& location, siz
   std::vector<Block> blocks;
   size_t end = 0;
   each_tensor(document.model, [&](Field& field, bool initializer) {
-    const Message shown = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-    if (shown.integer(tensor_field::kDType) == number_of_dtype(DType::string)) return;
-    if (!is_external(shown)) {
+    const Shown shown(field);
+    if (shown->integer(tensor_field::kDType) == number_of_dtype(DType::string)) return;
+    if (!is_external(*shown)) {
       // What a tensor takes is at least what its values take.
       const size_t size = field.message ? measure(*field.message) : field.bytes.size();
       if (!initializer || size < least) return;
     }
     const Tensor tensor = tensor_of(field, source);
-    if (!is_external(shown) && tensor.nbytes() < least) return;
+    if (!is_external(*shown) && tensor.nbytes() < least) return;
     // Whole pages for what is worth mapping alone.
     const size_t alignment = tensor.nbytes() >= 65536 ? 4096 : 64;
     const size_t offset = (end + alignment - 1) / alignment * alignment;
@@ -105,8 +105,8 @@ std::vector<Block> move_out(Document& document, const std::string& location, siz
 void move_in(Document& document) {
   const Source source = source_of(document);
   each_tensor(document.model, [&](Field& field, bool) {
-    const Message shown = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-    if (!is_external(shown)) return;
+    const Shown shown(field);
+    if (!is_external(*shown)) return;
     const Tensor tensor = tensor_of(field, source);
     std::erase_if(field.open().fields, holds_data);
     auto owner = std::make_shared<const Tensor>(tensor);
@@ -119,10 +119,10 @@ void check_kept(Document& document, const std::string& path) {
   std::string first;
   size_t count = 0;
   each_tensor(document.model, [&](Field& field, bool) {
-    const Message shown = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-    if (!is_external(shown)) return;
+    const Shown shown(field);
+    if (!is_external(*shown)) return;
     ++count;
-    for (const Field& part : shown.fields) {
+    for (const Field& part : shown->fields) {
       if (part.number != tensor_field::kExternal || !first.empty()) continue;
       const auto [key, value] = entry_of(part);
       if (key == "location") first = value;
@@ -222,9 +222,9 @@ std::vector<std::string> external_files(const Document& original) {
   Document document = original;
   std::set<std::string> names;
   each_tensor(document.model, [&](Field& field, bool) {
-    const Message shown = field.message ? *field.message : parse_fields(field.bytes, field.owner);
-    if (!is_external(shown)) return;
-    for (const Field& part : shown.fields) {
+    const Shown shown(field);
+    if (!is_external(*shown)) return;
+    for (const Field& part : shown->fields) {
       if (part.number != tensor_field::kExternal) continue;
       const auto [key, value] = entry_of(part);
       if (key == "location") names.insert(value);
