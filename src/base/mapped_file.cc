@@ -104,15 +104,19 @@ void release_pages(const std::byte* bytes, size_t size) {
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-void write_file(const std::string& path, std::string_view bytes) {
-  Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (file.fd < 0) throw Error(ErrorCode::io, str("cannot write ", path, ": ", std::strerror(errno)));
+void write_all(int file, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(file.fd, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+    const ssize_t put = ::write(file, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) throw Error(ErrorCode::io, str("cannot write ", path, ": ", std::strerror(errno)));
     bytes.remove_prefix(static_cast<size_t>(put));
   }
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+  if (file.fd < 0) throw Error(ErrorCode::io, str("cannot write ", path, ": ", std::strerror(errno)));
+  write_all(file.fd, bytes, path);
 }
 
 }  // namespace transmuter

@@ -38,6 +38,9 @@ class MappedFile {
 // memory (reading them brings them back). Bytes that belong to no mapped file are left alone.
 void release_pages(const std::byte* bytes, size_t size);
 
+// Writes all bytes to an open file; `path` names it in errors. Throws Error io.
+void write_all(int file, std::string_view bytes, const std::string& path);
+
 // Writes a whole file, replacing what was there. Throws Error io.
 void write_file(const std::string& path, std::string_view bytes);
 

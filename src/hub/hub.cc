@@ -64,14 +64,7 @@ class File {
     if (::ftruncate(file_, 0) != 0) fail();
     ::lseek(file_, 0, SEEK_SET);
   }
-  void append(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t put = ::write(file_, bytes.data(), bytes.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) fail();
-      bytes.remove_prefix(static_cast<size_t>(put));
-    }
-  }
+  void append(std::string_view bytes) { write_all(file_, bytes, path_); }
   void finish() {
     if (::fsync(file_) != 0 && errno != EINVAL && errno != ENOTSUP) fail();
   }

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/mapped_file.h"
 #include "base/strings.h"
 #include "onnx/proto.h"
 #include "onnx/wire.h"
@@ -170,13 +171,7 @@ PendingFile::~PendingFile() {
 }
 
 void PendingFile::flush() {
-  std::string_view bytes = buffer_;
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) io_error(path_);
-    bytes.remove_prefix(static_cast<size_t>(put));
-  }
+  write_all(file_, buffer_, path_);
   buffer_.clear();
 }
 
