@@ -119,6 +119,13 @@ std::pair<std::string, std::string> entry_of(const Field& field) {
   return checked([&] { return parse_entry(contents(field)); });
 }
 
+Field entry_field(uint32_t number, const std::string& key, const std::string& value) {
+  Message entry;
+  entry.set_text(1, key);
+  entry.set_text(2, value);
+  return bytes_field(number, encode(entry));
+}
+
 std::vector<Scope> scopes_of(Message& model) {
   std::vector<Scope> scopes;
   const auto add_root = [&](Message& message, bool function, std::string name) {
@@ -147,8 +154,7 @@ std::string label_of(const Message& node, size_t index) {
 }
 
 std::string domain_of(const Message& message, uint32_t number) {
-  const std::string_view domain = message.text(number);
-  return domain == "ai.onnx" ? std::string() : std::string(domain);
+  return normalised_domain(std::string(message.text(number)));
 }
 
 std::string initializer_name(const Field& field) {

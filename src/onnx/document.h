@@ -62,8 +62,9 @@ Source source_of(const Document& document);
 // What a field that is a TensorProto holds.
 Tensor tensor_of(const Field& field, const Source& source);
 
-// The key and value of a field that is a StringStringEntryProto.
+// A field that is a StringStringEntryProto: its key and value, and one made of them.
 std::pair<std::string, std::string> entry_of(const Field& field);
+Field entry_field(uint32_t number, const std::string& key, const std::string& value);
 
 // A graph, a graph inside a node, or a function.
 struct Scope {

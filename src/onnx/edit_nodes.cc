@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "onnx/edit.h"
+#include "onnx/proto.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
@@ -164,8 +165,7 @@ NodePredicate op_type(std::string pattern) {
   return [pattern = std::move(pattern)](const NodeInfo& node) { return matches(pattern, node.op_type); };
 }
 NodePredicate domain(std::string name) {
-  if (name == "ai.onnx") name.clear();
-  return [name = std::move(name)](const NodeInfo& node) { return node.domain == name; };
+  return [name = normalised_domain(std::move(name))](const NodeInfo& node) { return node.domain == name; };
 }
 NodePredicate scope(std::string pattern) {
   return [pattern = std::move(pattern)](const NodeInfo& node) { return matches(pattern, node.scope); };
@@ -214,10 +214,10 @@ GraphEdit& GraphEdit::set_operator(uint32_t id, const std::string& op_type, cons
   if (op_type.empty()) refuse_edit("an operator needs a name");
   node.set_text(node_field::kOp, op_type);
   node.remove(node_field::kOverload);
-  if (domain.empty() || domain == "ai.onnx")
+  if (const std::string name = normalised_domain(domain); name.empty())
     node.remove(node_field::kDomain);
   else
-    node.set_text(node_field::kDomain, domain);
+    node.set_text(node_field::kDomain, name);
   import_domain(*document_, scopes[scopes[place.scope].root], domain);
   changed(id);
   return *this;
@@ -280,7 +280,8 @@ uint32_t GraphEdit::add_node(const NewNode& made, const std::string& scope_name)
   if (!made.name.empty()) node.set_text(node_field::kName, made.name);
   node.set_text(node_field::kOp, made.op_type);
   for (const auto& [name, value] : made.attributes) node.fields.push_back(attribute_of(name, value));
-  if (!made.domain.empty() && made.domain != "ai.onnx") node.set_text(node_field::kDomain, made.domain);
+  if (const std::string domain = normalised_domain(made.domain); !domain.empty())
+    node.set_text(node_field::kDomain, domain);
   const uint32_t id = node.id = document_->next_id++;
   scope.message->fields.push_back(std::move(field));
   import_domain(*document_, scopes[scope.root], made.domain);
@@ -303,12 +304,12 @@ GraphEdit& GraphEdit::bypass_node(uint32_t id) {
   const std::vector<std::string> outputs = place.node().texts(node_field::kOutput);
   if (inputs.empty() || inputs[0].empty() || outputs.empty() || outputs[0].empty())
     refuse_edit(describe_node(place.node()), " has no first input to take the place of its first output");
-  bool is_output = find_value(scope, graph_field::kOutput, outputs[0]) != nullptr;
-  if (scope.function) {
+  const auto handed_out = [&](const std::string& value) {
+    if (!scope.function) return find_value(scope, graph_field::kOutput, value) != nullptr;
     const std::vector<std::string> names = scope.message->texts(function_field::kOutput);
-    is_output = std::find(names.begin(), names.end(), outputs[0]) != names.end();
-  }
-  if (!is_output) {
+    return std::find(names.begin(), names.end(), value) != names.end();
+  };
+  if (!handed_out(outputs[0])) {
     erase_node(scope, id);
     return rewire(outputs[0], inputs[0], scope.name);
   }
@@ -318,12 +319,7 @@ GraphEdit& GraphEdit::bypass_node(uint32_t id) {
     const std::vector<std::string> made = node.texts(node_field::kOutput);
     made_here = made_here || std::find(made.begin(), made.end(), inputs[0]) != made.end();
   });
-  const std::vector<std::string> function_outputs =
-      scope.function ? scope.message->texts(function_field::kOutput) : std::vector<std::string>();
-  const bool handed_out =
-      scope.function ? std::find(function_outputs.begin(), function_outputs.end(), inputs[0]) != function_outputs.end()
-                     : find_value(scope, graph_field::kOutput, inputs[0]) != nullptr;
-  if (!made_here || handed_out)
+  if (!made_here || handed_out(inputs[0]))
     refuse_edit(describe_node(place.node()), " makes the output \"", outputs[0],
                 "\", and its first input cannot take that name: it is an input, an initializer or an output itself");
   const std::string name = scope.name;

@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "onnx/edit.h"
+#include "onnx/proto.h"
 #include "onnx/wire.h"
 #include "transmuter/error.h"
 
@@ -243,7 +244,7 @@ GraphEdit& GraphEdit::remove_output(const std::string& name) {
 
 GraphEdit& GraphEdit::set_opset(const std::string& domain, int64_t version) {
   if (version < 1) refuse_edit("an operator set cannot have version ", version);
-  const std::string wanted = domain == "ai.onnx" ? "" : domain;
+  const std::string wanted = normalised_domain(domain);
   for (Field& field : document_->model.fields) {
     if (field.number != model_field::kOpset || domain_of(field.open(), 1) != wanted) continue;
     field.open().set_integer(2, version);
@@ -262,10 +263,7 @@ GraphEdit& GraphEdit::set_metadata(const std::string& key, const std::string& va
     field->open().set_text(2, value);
     return *this;
   }
-  Message entry;
-  entry.set_text(1, key);
-  entry.set_text(2, value);
-  document_->model.fields.push_back(bytes_field(model_field::kMetadata, encode(entry)));
+  document_->model.fields.push_back(entry_field(model_field::kMetadata, key, value));
   return *this;
 }
 

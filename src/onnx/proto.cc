@@ -12,15 +12,13 @@ constexpr int kMaxTypeDepth = 64;
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_model, sentence); }
 
-std::string normalised(std::string domain) { return domain == "ai.onnx" ? std::string() : std::move(domain); }
-
 void parse_opset(std::string_view message, Opsets& opsets) {
   std::string domain;
   int64_t version = 0;
   Fields fields(message);
   while (fields.next()) {
     if (fields.field() == 1)
-      domain = normalised(fields.text());
+      domain = normalised_domain(fields.text());
     else if (fields.field() == 2)
       version = fields.int64();
     else
@@ -304,7 +302,7 @@ NodeProto parse_node(std::string_view message, const Context& context, size_t in
               result.attributes.push_back(parse_attribute(fields.bytes(), context));
               break;
             case 7:
-              node.domain = normalised(fields.text());
+              node.domain = normalised_domain(fields.text());
               break;
             case 8:
               result.overload = fields.text();
@@ -386,7 +384,7 @@ FunctionProto parse_function(std::string_view message, const Context& context) {
                  parse_opset(fields.bytes(), function.opsets);
                  break;
                case 10:
-                 function.domain = normalised(fields.text());
+                 function.domain = normalised_domain(fields.text());
                  break;
                case 11:
                  function.defaults.push_back(parse_attribute(fields.bytes(), context));
@@ -403,6 +401,8 @@ FunctionProto parse_function(std::string_view message, const Context& context) {
 }
 
 }  // namespace
+
+std::string normalised_domain(std::string domain) { return domain == "ai.onnx" ? std::string() : std::move(domain); }
 
 ValueInfo parse_value_info(std::string_view message) {
   ValueInfo info;

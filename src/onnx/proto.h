@@ -41,7 +41,8 @@ struct GraphProto {
   std::vector<NamedTensor> initializers;
 };
 
-using Opsets = std::map<std::string, int64_t>;  // "ai.onnx" stands as ""
+std::string normalised_domain(std::string domain);  // "ai.onnx" becomes ""
+using Opsets = std::map<std::string, int64_t>;      // by normalised domains
 
 struct FunctionProto {
   std::string name;

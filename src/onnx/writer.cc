@@ -57,11 +57,19 @@ bool holds_data(const Field& field) {
   }
 }
 
-Field entry(const std::string& key, std::string value) {
-  Message message;
-  message.fields.push_back(bytes_field(1, key));
-  message.fields.push_back(bytes_field(2, std::move(value)));
-  return bytes_field(tensor_field::kExternal, encode(message));
+Field entry(const std::string& key, const std::string& value) {
+  return entry_field(tensor_field::kExternal, key, value);
+}
+
+// The file of an external tensor's data, as the tensor names it; "" where it names none.
+std::string location_of(const Message& tensor) {
+  std::string location;
+  for (const Field& part : tensor.fields) {
+    if (part.number != tensor_field::kExternal) continue;
+    auto [key, value] = entry_of(part);
+    if (key == "location") location = std::move(value);
+  }
+  return location;
 }
 
 // The tensor's data lies in `location` from now on.
@@ -123,11 +131,7 @@ void check_kept(Document& document, const std::string& path) {
     const Shown shown(field);
     if (!is_external(*shown)) return;
     ++count;
-    for (const Field& part : shown->fields) {
-      if (part.number != tensor_field::kExternal || !first.empty()) continue;
-      const auto [key, value] = entry_of(part);
-      if (key == "location") first = value;
-    }
+    if (first.empty()) first = location_of(*shown);
   });
   if (count == 0) return;
   const fs::path folder = fs::path(path).parent_path();
@@ -213,17 +217,12 @@ void each_tensor(Message& model, const std::function<void(Field&, bool)>& fn) {
   }
 }
 
-std::vector<std::string> external_files(const Document& original) {
-  Document document = original;
+std::vector<std::string> external_files(Document document) {
   std::set<std::string> names;
   each_tensor(document.model, [&](Field& field, bool) {
     const Shown shown(field);
     if (!is_external(*shown)) return;
-    for (const Field& part : shown->fields) {
-      if (part.number != tensor_field::kExternal) continue;
-      const auto [key, value] = entry_of(part);
-      if (key == "location") names.insert(value);
-    }
+    if (std::string location = location_of(*shown); !location.empty()) names.insert(std::move(location));
   });
   return {names.begin(), names.end()};
 }

@@ -37,7 +37,7 @@ class PendingFile {
 void each_tensor(Message& model, const std::function<void(Field&, bool)>& fn);
 
 // The names of the files beside the model that hold data of its tensors.
-std::vector<std::string> external_files(const Document& document);
+std::vector<std::string> external_files(Document document);
 
 std::string encode_document(const Document& document);
 void save_document(const Document& document, const std::string& path, const SaveOptions& options);
