@@ -80,6 +80,13 @@ std::string temporary(const std::string& path) {
   return str(path, ".", ::getpid(), "-", counter++, ".tmp");
 }
 
+// The file appears whole or not at all, whoever else writes it.
+void replace_file(const std::string& path, std::string_view text) {
+  const std::string written = temporary(path);
+  write_file(written, text);
+  fs::rename(written, path);
+}
+
 bool safe_parts(const std::string& path) {
   if (path.empty() || path.front() == '/' || path.find('\\') != std::string::npos ||
       path.find("//") != std::string::npos || path.find('\0') != std::string::npos)
@@ -182,15 +189,8 @@ void RepositoryCache::set_commit(const std::string& revision, const std::string&
   if (read_text(path) == commit) return;
   on_disk("write the hub's cache", [&] {
     fs::create_directories(fs::path(path).parent_path());
-    const std::string written = temporary(path);
-    write_file(written, commit);
-    fs::rename(written, path);
+    replace_file(path, commit);
   });
-}
-
-bool RepositoryCache::known_missing(const std::string& commit, const std::string& file) const {
-  std::error_code error;
-  return fs::is_regular_file(folder_ + "/.no_exist/" + commit + "/" + file, error);
 }
 
 void RepositoryCache::set_missing(const std::string& commit, const std::string& file) const {
@@ -218,13 +218,9 @@ void RepositoryCache::prepare() const {
     fs::create_directories(cache_ + "/.locks/" + name_);
     // Backup programs leave folders with this file out.
     const std::string tag = cache_ + "/CACHEDIR.TAG";
-    if (!fs::exists(tag)) {
-      const std::string written = temporary(tag);
-      write_file(
-          written,
-          "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds downloads of the Hugging Face hub.\n");
-      fs::rename(written, tag);
-    }
+    if (!fs::exists(tag))
+      replace_file(
+          tag, "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds downloads of the Hugging Face hub.\n");
   });
 }
 

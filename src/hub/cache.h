@@ -33,7 +33,7 @@ class RepositoryCache {
   // The commit that a revision stood for when it was asked last; a commit stands for itself.
   std::optional<std::string> commit_of(const std::string& revision) const;
   void set_commit(const std::string& revision, const std::string& commit) const;
-  bool known_missing(const std::string& commit, const std::string& file) const;
+  // For the Python client, which does not ask again for a file that is noted as missing.
   void set_missing(const std::string& commit, const std::string& file) const;
   std::vector<std::string> files(const std::string& commit) const;
 

@@ -132,13 +132,15 @@ class Session {
   }
 
   std::vector<std::string> list() {
-    if (offline_) return cached_list();
+    const std::vector<std::string> cached = cached_files();
+    if (offline_) {
+      if (cached.empty()) throw not_cached("");
+      return cached;
+    }
     Request request;
     request.url = str(endpoint_, "/api/models/", repo_, "/revision/", quoted(options_.revision, false));
     request.token = token_;
     request.timeout_s = seconds("HF_HUB_ETAG_TIMEOUT");
-    const std::optional<std::string> commit = cache_.commit_of(options_.revision);
-    const std::vector<std::string> cached = commit ? cache_.files(*commit) : std::vector<std::string>();
     // One quick try where the cache can answer instead.
     const Response response = cached.empty() ? with_retries([&] { return perform(request); }) : perform(request);
     if (response.status != 200) {
@@ -182,11 +184,9 @@ class Session {
     return path;
   }
 
-  std::vector<std::string> cached_list() const {
+  std::vector<std::string> cached_files() const {
     const std::optional<std::string> commit = cache_.commit_of(options_.revision);
-    std::vector<std::string> names = commit ? cache_.files(*commit) : std::vector<std::string>();
-    if (names.empty()) throw not_cached("");
-    return names;
+    return commit ? cache_.files(*commit) : std::vector<std::string>();
   }
 
   Error not_cached(const std::string& file) const {
