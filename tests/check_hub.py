@@ -67,6 +67,7 @@ class Place:
         self.repository = self.hub.repository(REPO)
         self.commit = self.repository.push(self.files)
         self.cache = work / "home" / "hub"
+        self.folder = self.cache / "models--tests--small"
 
     def environment(self, **more):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "XDG_", "TRANSFORMERS_"))}
@@ -85,6 +86,10 @@ class Place:
         code, out, error = self.run("download", REPO, *arguments, **more)
         assert code == 0, error
         return out
+
+    def arrives(self, file):
+        """Downloads a file whole."""
+        assert pathlib.Path(self.download(file)).read_bytes() == self.files[file]
 
     def fails(self, *arguments, **more):
         code, out, error = self.run(*arguments, **more)
@@ -105,14 +110,14 @@ class Place:
 @check
 def a_model_comes_with_what_it_needs(place):
     folder = pathlib.Path(place.download())
-    assert folder == place.cache / "models--tests--small" / "snapshots" / place.commit, folder
+    assert folder == place.folder / "snapshots" / place.commit, folder
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()) == \
         ["config.json", "onnx/model.onnx", "onnx/model.onnx_data", "tokenizer.json"]
     assert (folder / "onnx/model.onnx_data").read_bytes() == place.files["onnx/model.onnx_data"]
     link = folder / "onnx/model.onnx_data"
     assert link.is_symlink() and not os.path.isabs(os.readlink(link))
     assert link.resolve().name == hashlib.sha256(place.files["onnx/model.onnx_data"]).hexdigest()
-    assert (place.cache / "models--tests--small/refs/main").read_text() == place.commit
+    assert (place.folder / "refs/main").read_text() == place.commit
     assert (place.cache / "CACHEDIR.TAG").exists()
     place.verify()
     code, _, error = place.run("inspect", f"hf:{REPO}")
@@ -137,10 +142,8 @@ def variants_and_single_files(place):
 
 @check
 def broken_transfers_go_on_where_they_stopped(place):
-    data = place.files["pytorch_model.bin"]
     place.hub.faults = {"head": [("status", 503)], "cdn": [("cut", 5000), ("status", 500), ("cut", 100)]}
-    path = place.download("pytorch_model.bin")
-    assert pathlib.Path(path).read_bytes() == data
+    place.arrives("pytorch_model.bin")
     assert [entry[2] for entry in place.hub.log if entry[1].startswith("/cdn/")] == \
         [None, "bytes=5000-", "bytes=5000-", "bytes=5100-"]
     place.verify()
@@ -149,21 +152,21 @@ def broken_transfers_go_on_where_they_stopped(place):
 @check
 def a_server_without_ranges_sends_everything_again(place):
     place.hub.faults = {"cdn": [("cut", 5000), ("ignore_range",)]}
-    assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
+    place.arrives("pytorch_model.bin")
 
 
 @check
 def an_address_that_expired_is_asked_for_anew(place):
     place.hub.faults = {"cdn": [("cut", 5000), ("status", 403)]}
-    assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
+    place.arrives("pytorch_model.bin")
     assert [entry[0] for entry in place.hub.log if "resolve" in entry[1]] == ["HEAD", "HEAD"]
 
 
 @check
 def wrong_bytes_never_get_a_name(place):
     place.hub.faults = {"cdn": [("garble",)], "get": [("garble",)]}
-    assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
-    assert pathlib.Path(place.download("README.md")).read_bytes() == b"# small"
+    place.arrives("pytorch_model.bin")
+    place.arrives("README.md")
     place.hub.faults = {"get": [("garble",)] * 2}
     assert "arrived twice with other contents" in place.fails("download", REPO, "config.json")
     place.verify()
@@ -172,12 +175,12 @@ def wrong_bytes_never_get_a_name(place):
 
 @check
 def leftovers_of_another_file_are_no_trouble(place):
-    blobs = place.cache / "models--tests--small/blobs"
+    blobs = place.folder / "blobs"
     blobs.mkdir(parents=True)
     sha = hashlib.sha256(place.files["pytorch_model.bin"]).hexdigest()
     for left in (b"", b"y" * 100, b"x" * 20000, b"y" * 20000, b"x" * 30000):
         (blobs / f"{sha}.incomplete").write_bytes(left)
-        assert pathlib.Path(place.download("pytorch_model.bin")).read_bytes() == place.files["pytorch_model.bin"]
+        place.arrives("pytorch_model.bin")
         (blobs / sha).unlink()
 
 
@@ -200,7 +203,7 @@ def what_is_missing_is_named(place):
     assert "no repository tests/none" in place.fails("download", "tests/none", "a.txt")
     assert 'no revision "v9"' in place.fails("download", REPO, "README.md", "--revision", "v9")
     assert 'no file "none.txt"' in place.fails("download", REPO, "none.txt")
-    assert (place.cache / f"models--tests--small/.no_exist/{place.commit}/none.txt").exists()
+    assert (place.folder / f".no_exist/{place.commit}/none.txt").exists()
     place.repository.gated = True
     assert "is gated: ask for access at" in place.fails("download", REPO, "README.md")
     for name in ("a/b/c", "../up", "a--b", "x y", ""):
@@ -240,7 +243,7 @@ def new_commits_share_what_did_not_change(place):
     assert config.resolve() == first.resolve()
     assert not any(entry[0] == "GET" and entry[1].endswith("config.json") for entry in place.hub.log)
     place.download("README.md", "--revision", "refs/pr/1")
-    assert (place.cache / "models--tests--small/refs/refs/pr/1").exists()
+    assert (place.folder / "refs/refs/pr/1").exists()
     old = place.download("README.md", "--revision", place.commit)
     assert pathlib.Path(old).read_bytes() == b"# small"
     place.verify()
