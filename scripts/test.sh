@@ -38,9 +38,18 @@ unpack() {
 
 fetch_real() { "$python" scripts/fetch_models.py --cases --cache "$build/packages" "$cases/real"; }
 
+# read_counts LOG STATUS : sets passed, failed and skipped to what the log closes with. A crash has no closing line; a bad
+# exit status is never a pass.
+read_counts() {
+  local line
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$1" | tail -n 1 || true)
+  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
+  if [ "$2" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+}
+
 # conformance NAME SUITE [ARGUMENT …] : one suite through the program; a folder that isn't there was announced before
 conformance() {
-  local name=$1 suite=$2 log status=0 line
+  local name=$1 suite=$2 log status=0 passed failed skipped
   shift 2
   [ -d "$cases/$suite" ] || return 0
   log=$build/test-logs/${name//[^a-z0-9_]/-}.txt
@@ -50,11 +59,7 @@ conformance() {
     ulimit -v 12000000
     "$program" test --jobs "$(nproc)" --threads 1 --skip-unsupported --exceptions tests/exceptions.txt "$@" "$cases/$suite"
   ) >"$log" 2>&1 || status=$?
-  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1 || true)
-  local passed failed skipped
-  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
-  # A crash has no closing line; a bad exit status is never a pass.
-  if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+  read_counts "$log" "$status"
   local floor
   floor=$(awk -v suite="$suite" '$1 == suite { print $2 }' tests/floors.txt)
   if [ "$passed" -lt "${floor:-0}" ]; then
@@ -74,10 +79,9 @@ stablehlo() {
   shift
   mkdir -p "$build/test-logs"
   "$python" tests/stablehlo_parse.py "$@" >"$log" 2>&1 || status=$?
-  read -r passed failed skipped <<<"$(grep -E '^[0-9]+ passed' "$log" | tail -n 1 | sed 's/[^0-9]\+/ /g')" || true
-  if [ "$status" != 0 ] && [ "${failed:-0}" = 0 ]; then failed=1; fi
-  [ "${failed:-0}" = 0 ] || tail -n 40 "$log" | cut -c1-300
-  tally "StableHLO of $name" "${passed:-0}" "${failed:-0}" "${skipped:-0}"
+  read_counts "$log" "$status"
+  [ "$failed" = 0 ] || tail -n 40 "$log" | cut -c1-300
+  tally "StableHLO of $name" "$passed" "$failed" "${skipped:-0}"
 }
 
 scripts/bootstrap.sh --tests
