@@ -1,6 +1,5 @@
 #include "runtime/constant_slice.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "ir/evaluate.h"

@@ -1,7 +1,6 @@
 #include "transmuter/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/strings.h"
 #include "runtime/decoder_names.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/strings.h"
 #include "onnx/edit.h"
 #include "onnx/proto.h"
 #include "onnx/writer.h"

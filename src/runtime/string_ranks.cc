@@ -5,8 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "ops/registry.h"
-
 namespace transmuter::runtime {
 namespace {
 

@@ -32,6 +32,19 @@ bool holds_host_value(const TracedPtr& traced) {
          std::any_of(traced->items.begin(), traced->items.end(), holds_host_value);
 }
 
+// A value in a slot; extent(axis): of a tensor that a program may read.
+template <class Fn>
+TracedPtr in_slot(int32_t slot, const Value& value, std::string name, const Fn& extent) {
+  auto traced = std::make_shared<Traced>();
+  traced->slot = slot;
+  traced->name = std::move(name);
+  traced->opaque = !value.is_tensor() || value.tensor.dtype() == DType::string;
+  if (traced->opaque) return traced;
+  traced->type.dtype = value.tensor.dtype();
+  for (int64_t axis = 0; axis < value.tensor.rank(); ++axis) traced->type.shape.push_back(extent(axis));
+  return traced;
+}
+
 // What a lowering made lies in the segment that was open at its end.
 void place(Traced& made, int32_t segment) {
   if (made.value && made.segment < 0) made.segment = segment;
@@ -149,39 +162,20 @@ TracedPtr Tracer::graph_input(const onnx::ValueInfo& info, int32_t slot, const V
     int32_t next = first_items_[static_cast<size_t>(slot)];
     return spread_input(info.name, value, next);
   }
-  auto traced = std::make_shared<Traced>();
-  traced->slot = slot;
-  traced->name = info.name;
-  if (!value.is_tensor() || value.tensor.dtype() == DType::string) {
-    traced->opaque = true;
-    return traced;
-  }
-  traced->type.dtype = value.tensor.dtype();
-  for (int64_t axis = 0; axis < value.tensor.rank(); ++axis) {
+  return in_slot(slot, value, info.name, [&](int64_t axis) {
     const bool declared = info.has_shape && axis < static_cast<int64_t>(info.shape.size());
     const onnx::DeclaredDim dim = declared ? info.shape[static_cast<size_t>(axis)] : onnx::DeclaredDim{};
     const int64_t extent = value.tensor.dim(axis);
     // A declared size was checked at the door: it is a constant without a guard.
-    traced->type.shape.push_back(
-        dim.value >= 0 ? Dim(extent)
-                       : trace_->scope->input_extent(slot, static_cast<int32_t>(axis), extent, dim.param));
-  }
-  return traced;
+    return dim.value >= 0 ? Dim(extent)
+                          : trace_->scope->input_extent(slot, static_cast<int32_t>(axis), extent, dim.param);
+  });
 }
 
 TracedPtr Tracer::from_slot(int32_t slot, const Value& value, std::string name) {
-  auto traced = std::make_shared<Traced>();
-  traced->slot = slot;
-  traced->name = std::move(name);
-  if (!value.is_tensor() || value.tensor.dtype() == DType::string) {
-    traced->opaque = true;
-    return traced;
-  }
-  traced->type.dtype = value.tensor.dtype();
-  for (int64_t axis = 0; axis < value.tensor.rank(); ++axis) {
-    traced->type.shape.push_back(trace_->scope->break_extent(slot, static_cast<int32_t>(axis), value.tensor.dim(axis)));
-  }
-  return traced;
+  return in_slot(slot, value, std::move(name), [&](int64_t axis) {
+    return trace_->scope->break_extent(slot, static_cast<int32_t>(axis), value.tensor.dim(axis));
+  });
 }
 
 void Tracer::push_frame(const onnx::Graph& graph) {

@@ -152,8 +152,8 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
     out.erase(out.begin());
   }
   bool same = true;
-  std::vector<TracedPtr> rows;
-  std::vector<bool> of_sequence;
+  // Scan outputs, then what sequences got.
+  std::vector<TracedPtr> rows(out.begin() + static_cast<ptrdiff_t>(loop.carried), out.end());
   size_t tensor = 0;
   for (size_t i = 0; i < loop.states.size(); ++i) {
     const bool is_sequence = loop.states[i]->is_sequence;
@@ -181,11 +181,6 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
     if (items[1]->stack) throw NotInProgram{};
     body.appends.back() = true;
     rows.push_back(items[1]);
-    of_sequence.push_back(true);
-  }
-  for (size_t i = loop.states.size(); i < out.size(); ++i) {
-    rows.insert(rows.begin() + static_cast<ptrdiff_t>(i - loop.states.size()), out[i]);
-    of_sequence.insert(of_sequence.begin(), false);
   }
   if (!same) return false;
   for (size_t k = 0; k < rows.size(); ++k) {
@@ -193,7 +188,7 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
     results.push_back(materialise(*rows[k]));
     int64_t ragged = -1;
     const Dims& shape = b.shape(results.back());
-    for (size_t axis = 0; axis < shape.size() && of_sequence[k]; ++axis) {
+    for (size_t axis = 0; axis < shape.size() && k >= loop.stacked; ++axis) {
       if (!region.defines(shape[axis])) continue;
       if (ragged >= 0) throw NotInProgram{};
       ragged = static_cast<int64_t>(axis);

@@ -22,10 +22,6 @@ bool stays(const Traced& traced) {
   return traced.known.fully_known();
 }
 
-bool has_constant_shape(const ir::Type& type) {
-  return std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
-}
-
 }  // namespace
 
 Tracer::Region::Region(Tracer& tracer, ir::Builder& builder, bool local, ir::Value random)
@@ -137,6 +133,10 @@ bool Tracer::LoopParts::count_rows() {
 bool is_program_tensor(const TracedPtr& traced) {
   return traced && !traced->opaque && !traced->is_sequence && !traced->is_optional &&
          traced->type.dtype != DType::string && !is_packed(traced->type.dtype);
+}
+
+bool has_constant_shape(const ir::Type& type) {
+  return std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
 }
 
 bool is_known_true(const Known& known) {

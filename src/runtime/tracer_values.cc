@@ -7,7 +7,7 @@
 
 #include "ir/composites/composites.h"
 #include "ir/primitives/primitives.h"
-#include "runtime/tracer.h"
+#include "runtime/tracer_regions.h"
 
 namespace transmuter::runtime {
 
@@ -20,10 +20,6 @@ namespace {
 constexpr int64_t kMaxRead = 64;  // elements whose values become symbols
 constexpr int kMaxDepth = 16;
 constexpr int64_t kHint = 2;  // of a value that nothing is known about
-
-bool has_constant_shape(const Dims& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_constant(); });
-}
 
 // Bounds of all elements of a value, from the ops that made it.
 struct Bounds {
@@ -127,10 +123,10 @@ bool Tracer::know(Traced& traced) {
 }
 
 bool Tracer::read_values(Traced& traced) {
-  if (!can_hold_regions() || options_.engine->trainable) return false;
+  if (!can_hold_regions()) return false;
   if (!in_segment(traced) || traced.slot >= 0 || !is_integer(traced.type.dtype) || is_packed(traced.type.dtype))
     return false;
-  if (!has_constant_shape(traced.type.shape)) return false;
+  if (!has_constant_shape(traced.type)) return false;
   const int64_t count = product(traced.type.shape).hint();
   if (count > kMaxRead) return false;
   const Dims dims = read_back(traced.value, 0);
@@ -171,7 +167,7 @@ Dims Tracer::read_back(ir::Value value, int depth) {
   const ir::Primitive* p = op->primitive;
   const std::vector<ir::Value> operands = op->operands;  // the op moves when others are added
   const auto readable = [&](ir::Value v) {
-    return is_integer(b.dtype(v)) && !is_packed(b.dtype(v)) && has_constant_shape(b.shape(v)) &&
+    return is_integer(b.dtype(v)) && !is_packed(b.dtype(v)) && has_constant_shape(b.type(v)) &&
            product(b.shape(v)).hint() <= kMaxRead;
   };
   if (!std::all_of(operands.begin(), operands.end(), readable)) return leaf_symbols(value);
