@@ -50,6 +50,7 @@ void Copier::copy(const Op& op) {
 }
 
 void Copier::copy(const Op& op, std::vector<ProgramPtr> regions) {
+  if (op.regions.empty()) return copy(op);
   Op changed = op;
   changed.regions = std::move(regions);
   copy(changed);

@@ -41,4 +41,13 @@ class Copier {
   int32_t located_ = -1;     // where the builder's ops come from, as an index into from_'s locations
 };
 
+// The op's regions as `change(region)` makes them.
+template <class Change>
+std::vector<ProgramPtr> changed_regions(const Op& op, const Change& change) {
+  std::vector<ProgramPtr> regions;
+  regions.reserve(op.regions.size());
+  for (const ProgramPtr& region : op.regions) regions.push_back(std::make_shared<const Program>(change(*region)));
+  return regions;
+}
+
 }  // namespace transmuter::ir

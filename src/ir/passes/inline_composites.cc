@@ -32,10 +32,8 @@ Program inline_once(const Program& program, const Keep& keep) {
   Copier copier(program);
   for (const Op& op : program.ops()) {
     if (!is_inlined(program, op, keep)) {
-      std::vector<ProgramPtr> regions;
-      for (const ProgramPtr& region : op.regions)
-        regions.push_back(std::make_shared<const Program>(inline_composites(*region, inside_regions(keep))));
-      copier.copy(op, std::move(regions));
+      copier.copy(op, changed_regions(
+                          op, [&](const Program& region) { return inline_composites(region, inside_regions(keep)); }));
       continue;
     }
     copier.locate(op);

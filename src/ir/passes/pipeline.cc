@@ -87,12 +87,8 @@ Program apply(const Pass& pass, const Program& program) {
   if (std::all_of(program.ops().begin(), program.ops().end(), [](const Op& op) { return op.regions.empty(); }))
     return pass.run(program);
   Copier copier(program);
-  for (const Op& op : program.ops()) {
-    std::vector<ProgramPtr> regions;
-    for (const ProgramPtr& region : op.regions)
-      regions.push_back(std::make_shared<const Program>(apply(pass, *region)));
-    copier.copy(op, std::move(regions));
-  }
+  for (const Op& op : program.ops())
+    copier.copy(op, changed_regions(op, [&](const Program& region) { return apply(pass, region); }));
   return pass.run(copier.finish());
 }
 

@@ -8,12 +8,8 @@ namespace {
 
 Program rescoped(const Program& program, const std::shared_ptr<ShapeScope>& scope) {
   Copier copier(program, {}, program.scope() ? scope : nullptr);
-  for (const Op& op : program.ops()) {
-    std::vector<ProgramPtr> regions;
-    for (const ProgramPtr& region : op.regions)
-      regions.push_back(std::make_shared<const Program>(rescoped(*region, scope)));
-    copier.copy(op, std::move(regions));
-  }
+  for (const Op& op : program.ops())
+    copier.copy(op, changed_regions(op, [&](const Program& region) { return rescoped(region, scope); }));
   return copier.finish();
 }
 

@@ -48,10 +48,7 @@ Program stablehlo_form(const Program& program) {
     } else if (op.primitive == &prim::convert) {
       copier.set(op.results[0], conversion(copier.build(), copier[op.operands[0]], program.type(op.results[0]).dtype));
     } else {
-      std::vector<ProgramPtr> regions;
-      for (const ProgramPtr& region : op.regions)
-        regions.push_back(std::make_shared<const Program>(stablehlo_form(*region)));
-      copier.copy(op, std::move(regions));
+      copier.copy(op, changed_regions(op, stablehlo_form));
     }
   }
   return copier.finish();

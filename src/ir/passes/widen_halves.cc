@@ -94,11 +94,15 @@ class Widener {
   Type wide_type(Value old) const { return {widened(from_.type(old).dtype), from_.type(old).shape}; }
 
   void emit(const Op& op, std::vector<Value> operands, AttributesPtr attributes) {
-    Op now{op.primitive, {}, std::move(attributes), {}, {}, -1};
-    for (const ProgramPtr& region : op.regions)
-      now.regions.push_back(std::make_shared<const Program>(Widener(*region, true).run()));
+    std::vector<ProgramPtr> regions =
+        changed_regions(op, [](const Program& region) { return Widener(region, true).run(); });
     std::vector<Type> types;
     for (const Value result : op.results) types.push_back(wide_type(result));
+    put(op, {op.primitive, {}, std::move(attributes), {}, std::move(regions), -1}, std::move(operands), types);
+  }
+
+  // `now` over new operands in place of `op`.
+  void put(const Op& op, const Op& now, std::vector<Value> operands, const std::vector<Type>& types) {
     const std::vector<Value> results = build_.emit_copy(now, std::move(operands), types, copier_.location(op));
     for (size_t i = 0; i < results.size(); ++i) copier_.set(op.results[i], results[i]);
   }
@@ -159,14 +163,12 @@ class Widener {
 
   // An op that wants the very bits.
   void as_it_was(const Op& op) {
-    Op now{op.primitive, {}, op.attributes, {}, op.regions, -1};
     std::vector<Value> operands;
     for (const Value operand : op.operands)
       operands.push_back(build_.convert(copier_[operand], from_.type(operand).dtype));
     std::vector<Type> types;
     for (const Value result : op.results) types.push_back(from_.type(result));
-    const std::vector<Value> results = build_.emit_copy(now, std::move(operands), types, copier_.location(op));
-    for (size_t i = 0; i < results.size(); ++i) copier_.set(op.results[i], results[i]);
+    put(op, op, std::move(operands), types);
   }
 
   Copier copier_;
