@@ -1,10 +1,8 @@
 // Folds scales by channel into weights: what batch normalisation after a convolution or a product is, and layer scales.
 // Pattern:   a chain of * f, / f, + b, - b after conv(x, w) or x w, where f and b repeat along all axes but the
-// result's
-//            channels.
+//            result's channels.
 // Condition: w is a weight or a constant (transposed or reshaped at most) that stays as it is, of the result's dtype,
-// so
-//            that w f is made once and grows nothing; f and b come from such weights alone; nothing else reads the
+//            so that w f is made once and grows nothing; f and b come from such weights alone; nothing else reads the
 //            values between. A factor that is a number stays: the product takes it for nothing.
 // Gain:      no pass over the result for the scale, and one bias, which fits the product's epilogue.
 #include <algorithm>

@@ -59,31 +59,13 @@ class Hoister {
       value = move->operands[0];
     }
     if (moves.empty() || match_.uses(value) != 1 || !is_product_with_bias(value)) return {};
-    Value y = at_product(op, *from, value);
+    Value y = elementwise_over(match_, copier_, op, match_.shape(value), [&](Value) { return copier_[value]; });
     for (size_t i = moves.size(); i-- > 0;) {
       const Op& move = *moves[i];
       y = move.primitive == &prim::transpose ? build_.transpose(y, move.as<AxesAttributes>().axes)
                                              : build_.reshape(y, match_.shape(move.results[0]));
     }
     return y;
-  }
-
-  // The op with the product's result in place of what the moves made of it.
-  Value at_product(const Op& op, size_t from, Value product) {
-    const Dims& shape = match_.shape(product);
-    std::vector<Value> operands;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      const Value operand = op.operands[i];
-      if (i == from)
-        operands.push_back(copier_[product]);
-      else if (match_.rank(operand) == 0)
-        operands.push_back(copier_[operand]);
-      else
-        operands.push_back(build_.splat(match_.type(operand).dtype, *match_.number(operand), shape));
-    }
-    const Op now{op.primitive, {}, op.attributes, {}, {}, -1};
-    const Type type{match_.type(op.results[0]).dtype, shape};
-    return build_.emit_copy(now, std::move(operands), {type}, copier_.location(op))[0];
   }
 
   const Matcher match_;

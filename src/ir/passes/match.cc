@@ -169,6 +169,26 @@ Value Matcher::square_root_of(Value value) const {
   return {};
 }
 
+const Op* Matcher::slice_of_last_axis(Value value) const {
+  const Op* op = defined_by(value, prim::slice);
+  if (!op) return nullptr;
+  const auto& a = op->as<SliceAttributes>();
+  const Dims& shape = this->shape(op->operands[0]);
+  for (size_t i = 0; i + 1 < shape.size(); ++i)
+    if (!provably_eq(a.start[i], 0) || !provably_eq(a.limit[i], shape[i]) || !provably_eq(a.stride[i], 1))
+      return nullptr;
+  return op;
+}
+
+bool joins_axes(const Dims& from, const Dims& to, size_t axis) {
+  if (from.size() != to.size() + 1) return false;
+  for (size_t i = 0; i < to.size(); ++i) {
+    const Dim extent = i < axis ? from[i] : i == axis ? from[i] * from[i + 1] : from[i + 1];
+    if (!provably_eq(to[i], extent)) return false;
+  }
+  return true;
+}
+
 Value spread_over(Copier& copier, const View& view, int64_t first, const Dims& shape) {
   Builder& build = copier.build();
   const Value base = copier[view.base];

@@ -49,6 +49,8 @@ class Matcher {
   const Op* mean(const View& view, Value x = {}) const;
   // x where the value is x * x or x to the power of 2.
   Value square_root_of(Value value) const;
+  // The slice that gives the value, where it takes everything of all axes but the last; else null.
+  const Op* slice_of_last_axis(Value value) const;
 
  private:
   const Program& program_;
@@ -58,10 +60,30 @@ class Matcher {
 
 bool close_to(double a, double b);  // but for rounding to f32
 const std::vector<int64_t>& reduced_axes(const Op& reduction);
+// `to` is `from` with its axes `axis` and `axis` + 1 as one.
+bool joins_axes(const Dims& from, const Dims& to, size_t axis);
 
 // In the new program: the view's base with its axes in ascending order of where they lie, those from `first` on, spread
 // over the shape.
 Value spread_over(Copier& copier, const View& view, int64_t first, const Dims& shape);
+
+// In the new program: an elementwise op over another shape. 0-d operands stay, numbers repeat over that shape, the
+// others are what `operand(old)` gives.
+template <class Operand>
+Value elementwise_over(const Matcher& match, Copier& copier, const Op& op, const Dims& shape, const Operand& operand) {
+  Builder& build = copier.build();
+  std::vector<Value> operands;
+  for (const Value old : op.operands) {
+    if (match.rank(old) == 0)
+      operands.push_back(copier[old]);
+    else if (const std::optional<double> number = match.number(old))
+      operands.push_back(build.splat(match.type(old).dtype, *number, shape));
+    else
+      operands.push_back(operand(old));
+  }
+  const Type type{match.type(op.results[0]).dtype, shape};
+  return build.emit_copy(op, std::move(operands), {type}, copier.location(op))[0];
+}
 
 // A program in which `rule(op)` gave values of the new program for some ops of one result ({}: copied as it is).
 template <class Rule>

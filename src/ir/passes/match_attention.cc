@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/composites/composites.h"
+#include "ir/primitives/infer.h"
 
 namespace transmuter::ir {
 
@@ -34,7 +35,7 @@ class AttentionMatcher {
       return {};
     }
     const Dims heads = heads_of(scores, keys);
-    if (!values->one_kv_head && !provably_eq(extent_of_all(batch_of(match_, values->right)), heads[0] * heads[1]))
+    if (!values->one_kv_head && !provably_eq(transmuter::product(batch_of(match_, values->right)), heads[0] * heads[1]))
       return {};
     if (weights->sink && !provably_eq(match_.shape(weights->scores)[1], heads[1])) return {};
     return AttentionPattern{std::move(scores), *weights, keys, *values, heads};
@@ -198,7 +199,7 @@ class AttentionMatcher {
         if (keys || !provably_eq(match_.shape(op->operands[0]).back(), match_.shape(value).back())) return {};
         value = op->operands[0];
       } else if (op->primitive == &prim::slice && !keys) {
-        keys = first_of_last_axis(*op);
+        keys = first_of_last_axis(value);
         if (!keys) return {};
         value = op->operands[0];
       } else if (op->primitive == &prim::select && !keys) {
@@ -229,14 +230,12 @@ class AttentionMatcher {
     return 1;
   }
 
-  // The limit where a slice takes [0, limit) of the last axis and all of the others.
-  std::optional<Dim> first_of_last_axis(const Op& op) const {
-    const auto& a = op.as<SliceAttributes>();
-    const Dims& shape = match_.shape(op.operands[0]);
-    for (size_t i = 0; i < shape.size(); ++i)
-      if (!provably_eq(a.start[i], 0) || !provably_eq(a.stride[i], 1) ||
-          (i + 1 < shape.size() && !provably_eq(a.limit[i], shape[i])))
-        return {};
+  // The limit where the value is a slice [0, limit) of the last axis and all of the others.
+  std::optional<Dim> first_of_last_axis(Value value) const {
+    const Op* op = match_.slice_of_last_axis(value);
+    if (!op) return {};
+    const auto& a = op->as<SliceAttributes>();
+    if (!provably_eq(a.start.back(), 0) || !provably_eq(a.stride.back(), 1)) return {};
     return a.limit.back();
   }
 
@@ -260,10 +259,7 @@ class AttentionMatcher {
   static bool settle_zeroed(const Mask& zeroed, Scores& scores) {
     if (scores.masks.empty()) return false;
     Mask& top = scores.masks.front();
-    const auto same = [](const Dims& a, const Dims& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });
-    };
-    if (top.kind != zeroed.kind || !same(top.shape, zeroed.shape) || !(top.view.base == zeroed.view.base) ||
+    if (top.kind != zeroed.kind || !provably_same(top.shape, zeroed.shape) || !(top.view.base == zeroed.view.base) ||
         top.view.axes != zeroed.view.axes) {
       return false;
     }
@@ -274,16 +270,16 @@ class AttentionMatcher {
   // [b, h] of q's batch axes. One axis may be merged: then as the scores' reshapes or q's say, else every item is its
   // own batch.
   Dims heads_of(const Scores& scores, const Product& p) const {
-    Dims batch = p.one_kv_head ? Dims() : batch_of(match_, p.left);
     if (p.one_kv_head) {
       const Dims& shape = match_.shape(p.left.value);
       return {shape[static_cast<size_t>(p.left.order[0])], shape[static_cast<size_t>(p.left.order[1])]};
     }
+    Dims batch = batch_of(match_, p.left);
     if (batch.size() == 2) return batch;
     if (batch.size() > 2) {
       const Dim last = batch.back();
       batch.pop_back();
-      return {extent_of_all(batch), last};
+      return {transmuter::product(batch), last};
     }
     const auto splits = [&](const Dims& heads) { return provably_eq(heads[0] * heads[1], batch[0]); };
     if (scores.heads && splits(*scores.heads)) return *scores.heads;
@@ -320,12 +316,6 @@ Dims batch_of(const Matcher& match, const Side& side) {
   for (size_t i = 0; i + 2 < side.order.size(); ++i)
     batch.push_back(match.shape(side.value)[static_cast<size_t>(side.order[i])]);
   return batch;
-}
-
-Dim extent_of_all(const Dims& dims) {
-  Dim all = 1;
-  for (const Dim dim : dims) all = all * dim;
-  return all;
 }
 
 }  // namespace transmuter::ir

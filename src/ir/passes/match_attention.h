@@ -59,8 +59,7 @@ std::optional<AttentionPattern> match_attention(const Matcher& match, const Op& 
 
 // x and the number where the op multiplies x with a number, or divides by one (not 0).
 std::optional<std::pair<Value, double>> scaled(const Matcher& match, const Op& op);
-// The extents of a side's batch axes, and of all together.
+// The extents of a side's batch axes.
 Dims batch_of(const Matcher& match, const Side& side);
-Dim extent_of_all(const Dims& dims);
 
 }  // namespace transmuter::ir

@@ -91,11 +91,7 @@ class AttentionRaiser {
     }
     if (op.primitive != &prim::reshape || !match_.defined_by(op.operands[0], prim::broadcast_in_dim)) return {};
     const Dims& split = match_.shape(op.operands[0]);
-    if (split.size() != 5) return {};
-    for (size_t i = 0; i < 4; ++i) {
-      const Dim extent = i < heads ? split[i] : i == heads ? split[i] * split[i + 1] : split[i + 1];
-      if (!same(joined[i], extent)) return {};
-    }
+    if (!joins_axes(split, joined, heads)) return {};
     // It has every axis but that after the kv heads.
     View view = match_.strip(match_.whole(op.operands[0]));
     const int64_t repeated = static_cast<int64_t>(heads) + 1;
@@ -152,9 +148,7 @@ class AttentionRaiser {
       if (!has(rank - 2 + i)) wide[rank - 2 + i] = four[2 + i] = 1;
     // Leading axes [0, cut) make b, [cut, rank - 2) make h; if that cannot be seen, all of them make both.
     size_t cut = 0;
-    const auto part = [&](size_t from, size_t to) {
-      return extent_of_all(Dims(shape.begin() + from, shape.begin() + to));
-    };
+    const auto part = [&](size_t from, size_t to) { return product(Dims(shape.begin() + from, shape.begin() + to)); };
     while (cut <= rank - 2 && !(provably_eq(part(0, cut), scores[0]) && provably_eq(part(cut, rank - 2), scores[1])))
       ++cut;
     const auto leave_out = [&](size_t from, size_t to, std::initializer_list<size_t> result) {
@@ -221,12 +215,10 @@ class AttentionRaiser {
     if (!k || !v || factor != 1 || op.results.size() != 1) return {};
     const auto heads = [&](const Side& side) { return match_.shape(side.value)[static_cast<size_t>(side.order[1])]; };
     if (!provably_eq(heads(*k), heads(*v))) return {};
-    std::vector<Value> operands;
-    for (const Value operand : op.operands) operands.push_back(copier_[operand]);
+    std::vector<Value> operands = copier_.mapped(op.operands);
     operands[1] = in_order(copier_[k->value], k->order);
     operands[2] = in_order(copier_[v->value], v->order);
-    const Op now{op.primitive, {}, op.attributes, {}, {}, -1};
-    return build_.emit_copy(now, std::move(operands), {match_.type(op.results[0])}, copier_.location(op))[0];
+    return build_.emit_copy(op, std::move(operands), {match_.type(op.results[0])}, copier_.location(op))[0];
   }
 
   Value emit(const Op& op, const AttentionPattern& found) {

@@ -54,11 +54,11 @@ class RotaryRaiser {
   // The value is x's elements [start, limit) of the last axis, with this stride; x may be a slice of that axis itself,
   // so that both were taken from the same value.
   bool is_part(Value value, Value x, Dim start, Dim limit, int64_t stride) const {
-    const Op* op = sliced_last(value);
+    const Op* op = match_.slice_of_last_axis(value);
     if (!op) return false;
     Dim offset = 0;
     if (!(op->operands[0] == x)) {
-      const Op* own = sliced_last(x);
+      const Op* own = match_.slice_of_last_axis(x);
       if (!own || !(own->operands[0] == op->operands[0])) return false;
       const auto& a = own->as<SliceAttributes>();
       if (!provably_eq(a.stride.back(), 1)) return false;
@@ -69,16 +69,12 @@ class RotaryRaiser {
            provably_eq(a.stride.back(), stride);
   }
 
-  // A slice that takes everything of all axes but the last.
-  const Op* sliced_last(Value value) const {
-    const Op* op = match_.defined_by(value, prim::slice);
-    if (!op) return nullptr;
-    const auto& a = op->as<SliceAttributes>();
-    const Dims& shape = match_.shape(op->operands[0]);
-    for (size_t i = 0; i + 1 < shape.size(); ++i)
-      if (!provably_eq(a.start[i], 0) || !provably_eq(a.limit[i], shape[i]) || !provably_eq(a.stride[i], 1))
-        return nullptr;
-    return op;
+  // first and second are x's halves; for pairs the even and the odd elements.
+  bool are_halves(Value first, Value second, Value x, bool pairs) const {
+    const Dim extent = last_extent(x), half = floor_div(extent, 2);
+    if (!provably_eq(half * 2, extent)) return false;
+    return pairs ? is_part(first, x, 0, extent, 2) && is_part(second, x, 1, extent, 2)
+                 : is_part(first, x, 0, half, 1) && is_part(second, x, half, extent, 1);
   }
 
   Value negated(Value value) const {
@@ -120,11 +116,8 @@ class RotaryRaiser {
     Value inner = negated(second);
     if (!inner) return {};
     if (interleaved) inner = without_last_one(inner);
-    const Dim extent = last_extent(x), half = floor_div(extent, 2);
-    if (match_.rank(x) != last + 1 || !provably_eq(half * 2, extent)) return {};
-    const bool fits = interleaved ? is_part(first, x, 0, extent, 2) && is_part(inner, x, 1, extent, 2)
-                                  : is_part(first, x, 0, half, 1) && is_part(inner, x, half, extent, 1);
-    return fits ? std::optional<bool>(interleaved) : std::nullopt;
+    if (match_.rank(x) != last + 1 || !are_halves(first, inner, x, interleaved)) return {};
+    return interleaved;
   }
 
   // ---- each angle twice
@@ -160,13 +153,8 @@ class RotaryRaiser {
 
   // The reshape joins [2, n] (or [n, 2] for pairs) to the axis, and the operand repeats along the 2.
   bool joins_copies(const Op& op, int64_t axis, bool pairs) const {
-    const Dims &from = match_.shape(op.operands[0]), &to = match_.shape(op.results[0]);
-    if (from.size() != to.size() + 1) return false;
-    const size_t joined = static_cast<size_t>(axis);
-    for (size_t i = 0; i < to.size(); ++i) {
-      const Dim extent = i < joined ? from[i] : i == joined ? from[i] * from[i + 1] : from[i + 1];
-      if (!provably_eq(to[i], extent)) return false;
-    }
+    const Dims& from = match_.shape(op.operands[0]);
+    if (!joins_axes(from, match_.shape(op.results[0]), static_cast<size_t>(axis))) return false;
     const int64_t two = axis + pairs;
     return provably_eq(from[static_cast<size_t>(two)], 2) && is_same_along(op.operands[0], two);
   }
@@ -258,15 +246,8 @@ class RotaryRaiser {
                    : build_.slice_axis(copier_[value], axis, 0, half);
     Dims shape = match_.shape(value);
     shape[static_cast<size_t>(axis)] = half;
-    std::vector<Value> operands;
-    for (const Value operand : op->operands) {
-      const std::optional<double> number = match_.number(operand);
-      operands.push_back(match_.rank(operand) == 0 ? copier_[operand]
-                         : number                  ? build_.splat(match_.type(operand).dtype, *number, shape)
-                                                   : each_once(operand, axis, pairs));
-    }
-    const Op now{op->primitive, {}, op->attributes, {}, {}, -1};
-    return build_.emit_copy(now, std::move(operands), {{match_.type(value).dtype, shape}}, copier_.location(*op))[0];
+    return elementwise_over(match_, copier_, *op, shape,
+                            [&](Value operand) { return each_once(operand, axis, pairs); });
   }
 
   // cos or sin as [b or 1, s, d / 2]; `are`: how they hold each angle.
@@ -328,25 +309,27 @@ class RotaryRaiser {
         const Value x = plain->operands[j / 2], turn = across->operands[j % 2];
         const std::optional<bool> interleaved = turned(turn, x);
         if (!interleaved) continue;
-        if (const Value y = rotation(op, x, *interleaved, plain->operands[1 - j / 2], across->operands[1 - j % 2]))
-          return y;
+        const Angles are = *interleaved ? Angles::pairs : Angles::halves;
+        const Value cos = plain->operands[1 - j / 2], sin = across->operands[1 - j % 2];
+        if (const Value y = rotated(op, x, cos, sin, *interleaved, are)) return y;
       }
     }
     return {};
   }
 
-  Value rotation(const Op& op, Value turned, bool interleaved, Value full_cos, Value full_sin) {
-    const View cos = match_.strip(match_.whole(full_cos)), sin = match_.strip(match_.whole(full_sin));
-    const Dims& x = match_.shape(turned);
-    const auto order = order_of(static_cast<int64_t>(x.size()), cos, sin);
+  // The composite in place of `op`; `are`: how the values that x is multiplied with hold each angle.
+  Value rotated(const Op& op, Value x, Value with_cos, Value with_sin, bool interleaved, Angles are) {
+    const View cos = match_.strip(match_.whole(with_cos)), sin = match_.strip(match_.whole(with_sin));
+    const Dims& shape = match_.shape(x);
+    const auto order = order_of(static_cast<int64_t>(shape.size()), cos, sin);
     if (!order) return {};
     for (const View* view : {&cos, &sin}) {
-      const auto at = std::find(view->axes.begin(), view->axes.end(), static_cast<int64_t>(x.size()) - 1);
-      if (at == view->axes.end() || !repeats(view->base, at - view->axes.begin(), interleaved)) return {};
+      const auto at = std::find(view->axes.begin(), view->axes.end(), static_cast<int64_t>(shape.size()) - 1);
+      if (at == view->axes.end()) return {};
+      if (are != Angles::once && !repeats(view->base, at - view->axes.begin(), interleaved)) return {};
     }
-    const Angles are = interleaved ? Angles::pairs : Angles::halves;
-    Made made{turned, angles(cos, *order, x, are), angles(sin, *order, x, are), interleaved, *order};
-    align(made, x);
+    Made made{x, angles(cos, *order, shape, are), angles(sin, *order, shape, are), interleaved, *order};
+    align(made, shape);
     const Value y = emit(made);
     made_.emplace(op.results[0].id, std::move(made));
     return y;
@@ -377,15 +360,11 @@ class RotaryRaiser {
       const bool crossed = (is_product(sum->operands[0], b, cos) && is_product(sum->operands[1], a, sin)) ||
                            (is_product(sum->operands[1], b, cos) && is_product(sum->operands[0], a, sin));
       if (!crossed) continue;
-      const Op* slice = sliced_last(a);
+      const Op* slice = match_.slice_of_last_axis(a);
       if (!slice) continue;
       const Value x = slice->operands[0];
-      const Dim extent = last_extent(x), half = floor_div(extent, 2);
-      const bool fits =
-          provably_eq(half * 2, extent) && (interleaved ? is_part(a, x, 0, extent, 2) && is_part(b, x, 1, extent, 2)
-                                                        : is_part(a, x, 0, half, 1) && is_part(b, x, half, extent, 1));
-      if (!fits || match_.rank(x) != last + 1) continue;
-      if (const Value y = from_parts(op, x, cos, sin, interleaved)) return y;
+      if (match_.rank(x) != last + 1 || !are_halves(a, b, x, interleaved)) continue;
+      if (const Value y = rotated(op, x, cos, sin, interleaved, Angles::once)) return y;
     }
     return {};
   }
@@ -395,28 +374,12 @@ class RotaryRaiser {
     return op && ((op->operands[0] == a && op->operands[1] == b) || (op->operands[0] == b && op->operands[1] == a));
   }
 
-  Value from_parts(const Op& op, Value x, Value half_cos, Value half_sin, bool interleaved) {
-    const View cos = match_.strip(match_.whole(half_cos)), sin = match_.strip(match_.whole(half_sin));
-    const Dims& shape = match_.shape(x);
-    const int64_t last = static_cast<int64_t>(shape.size()) - 1;
-    const auto order = order_of(last + 1, cos, sin);
-    if (!order) return {};
-    for (const View* view : {&cos, &sin})
-      if (std::find(view->axes.begin(), view->axes.end(), last) == view->axes.end()) return {};
-    Made made{x, angles(cos, *order, shape, Angles::once), angles(sin, *order, shape, Angles::once), interleaved,
-              *order};
-    align(made, shape);
-    const Value y = emit(made);
-    made_.emplace(op.results[0].id, std::move(made));
-    return y;
-  }
-
   // [rotated start of x's last axis, the rest as it is]
   Value with_rest(const Op& op) {
     if (op.operands.size() != 2 || op.as<AxisAttributes>().axis != match_.rank(op.results[0]) - 1) return {};
     const auto found = made_.find(op.operands[0].id);
     if (found == made_.end()) return {};
-    const Op* start = sliced_last(found->second.x);
+    const Op* start = match_.slice_of_last_axis(found->second.x);
     if (!start) return {};
     const Value x = start->operands[0];
     const Dim cut = last_extent(found->second.x);

@@ -6,6 +6,7 @@
 
 #include "ir/passes/copier.h"
 #include "ir/passes/passes.h"
+#include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::ir {
@@ -13,10 +14,6 @@ namespace transmuter::ir {
 namespace {
 
 bool is(Dim a, int64_t value) { return provably_eq(a, value); }
-
-bool same_shape(const Dims& a, const Dims& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });
-}
 
 // `to` holds every value of `from` exactly, with sign and NaN.
 bool widens(DType from, DType to) {
@@ -160,7 +157,7 @@ class Simplifier {
       }
     }
     if (!changed) {
-      if (dimensions.size() == a.shape.size() && ascending && same_shape(b_.shape(x), a.shape)) return x;
+      if (dimensions.size() == a.shape.size() && ascending && provably_same(b_.shape(x), a.shape)) return x;
       return {};
     }
     return instead(op, prim::broadcast_in_dim, x,
@@ -187,10 +184,10 @@ class Simplifier {
   Value reshape(const Op& op) {
     Value x = operand(op, 0);
     const Dims& to = op.as<ReshapeAttributes>().shape;
-    if (same_shape(b_.shape(x), to)) return x;
+    if (provably_same(b_.shape(x), to)) return x;
     if (const Op* inner = defined_by(x, prim::reshape)) {
       Value source = inner->operands[0];
-      return same_shape(b_.shape(source), to) ? source : instead(op, prim::reshape, source, op.attributes);
+      return provably_same(b_.shape(source), to) ? source : instead(op, prim::reshape, source, op.attributes);
     }
     if (const Op* inner = defined_by(x, prim::broadcast_in_dim); inner && b_.rank(inner->operands[0]) == 0)
       return splat_instead(op, inner->operands[0]);
@@ -248,7 +245,7 @@ class Simplifier {
     auto all = [](const Dims& dims, int64_t value) {
       return std::all_of(dims.begin(), dims.end(), [&](Dim d) { return is(d, value); });
     };
-    if (all(a.start, 0) && all(a.stride, 1) && same_shape(a.limit, b_.shape(x))) return x;
+    if (all(a.start, 0) && all(a.stride, 1) && provably_same(a.limit, b_.shape(x))) return x;
     if (const Op* inner = defined_by(x, prim::broadcast_in_dim); inner && b_.rank(inner->operands[0]) == 0)
       return splat_instead(op, inner->operands[0]);
     const Op* inner = defined_by(x, prim::slice);

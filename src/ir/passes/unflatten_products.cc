@@ -1,7 +1,6 @@
 // Takes away the detour over flattened rows that exporters write around products.
 // Pattern:   reshape to [b, s, n] of elementwise ops of (reshape of x [b, s, e] to [b s, e]) w, whose other operands
-// are
-//            numbers, repeat along all axes but the last, or are flattened in the same way.
+//            are numbers, repeat along all axes but the last, or are flattened in the same way.
 // Condition: the axes before the last are provably the same before and after; nothing else reads what lies between.
 // Gain:      the product meets what comes after it (activation, residual) without a reshape between, and takes it into
 //            its epilogue.
@@ -33,14 +32,11 @@ class Unflattener {
   }
 
   // x of this shape, but for the last extent, that was flattened to the value.
-  Value unflattened(Value value, const Dims& shape, Dim last) const {
+  Value unflattened(Value value, const Dims& shape) const {
     const Op* op = match_.defined_by(value, prim::reshape);
     if (!op) return {};
     const Dims& from = match_.shape(op->operands[0]);
-    if (from.size() != shape.size() || !provably_eq(from.back(), last) ||
-        !provably_eq(match_.shape(value).back(), last)) {
-      return {};
-    }
+    if (from.size() != shape.size() || !provably_eq(from.back(), match_.shape(value).back())) return {};
     for (size_t i = 0; i + 1 < from.size(); ++i)
       if (!provably_eq(from[i], shape[i])) return {};
     return op->operands[0];
@@ -61,7 +57,7 @@ class Unflattener {
     const Value x = op->operands[0];
     if (!a.lhs_batching.empty() || a.lhs_contracting != std::vector<int64_t>{match_.rank(x) - 1}) return nullptr;
     if (match_.rank(op->operands[1]) != 2) return nullptr;
-    return unflattened(x, shape, match_.shape(x).back()) ? op : nullptr;
+    return unflattened(x, shape) ? op : nullptr;
   }
 
   bool fits(Value value, const Dims& shape) const {
@@ -72,7 +68,7 @@ class Unflattener {
     bool any = false;
     for (const Value operand : op->operands) {
       if (match_.rank(operand) == 0 || repeats_along_rows(operand)) continue;
-      if (unflattened(operand, shape, match_.shape(operand).back())) continue;
+      if (unflattened(operand, shape)) continue;
       if (!fits(operand, shape)) return false;
       any = true;
     }
@@ -85,7 +81,7 @@ class Unflattener {
     if (const Op* op = product(value, shape)) {
       auto attributes = op->as<DotGeneralAttributes>();
       attributes.lhs_contracting = {static_cast<int64_t>(shape.size()) - 1};
-      const Value x = copier_[unflattened(op->operands[0], shape, match_.shape(op->operands[0]).back())];
+      const Value x = copier_[unflattened(op->operands[0], shape)];
       return emit(*op, {x, copier_[op->operands[1]]}, std::move(wide),
                   std::make_shared<DotGeneralAttributes>(std::move(attributes)));
     }
@@ -99,7 +95,7 @@ class Unflattener {
         for (int64_t& axis : view.axes)
           if (axis >= 0) axis = static_cast<int64_t>(shape.size()) - 1;
         operands.push_back(spread_over(copier_, view, 0, wide));
-      } else if (const Value x = unflattened(operand, shape, match_.shape(operand).back())) {
+      } else if (const Value x = unflattened(operand, shape)) {
         operands.push_back(copier_[x]);
       } else {
         operands.push_back(restored(operand, shape));

@@ -2,6 +2,7 @@
 // scope (and is unified); passes that infer again find it proven.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "ir/primitive.h"
@@ -23,6 +24,10 @@ void check_axes(const InferContext& c, const std::vector<int64_t>& axes, int64_t
 void check_holds(const InferContext& c, Dim truth, const char* constraint, const char* what);
 // Reads a symbol whose value is known only while the program runs: its hint says nothing.
 bool is_data_dependent(Dim a);
+// Equal extents, and as many of them.
+inline bool provably_same(const Dims& a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });
+}
 // The extent among equal ones that says most: a constant where there is one.
 inline Dim plainer(Dim a, Dim b) { return b.is_constant() ? b : a; }
 

@@ -248,10 +248,6 @@ PrintedOp print_reverse(const PrintContext& c) {
   return out;
 }
 
-bool provably_same(const Dims& a, const Dims& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });
-}
-
 bool is_ascending(const std::vector<int64_t>& axes) {
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i] != static_cast<int64_t>(i)) return false;
