@@ -118,6 +118,15 @@ AttributeRecord::AttributeRecord(const Attributes* attributes) {
   if (attributes) attributes->visit(recorder);
 }
 
+bool all_constant(const Dims& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
+}
+
+bool all_constant(const AttributeRecord& attributes) {
+  return all_constant(attributes.dims) &&
+         std::all_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return r.is_constant(); });
+}
+
 uint64_t attribute_hash(const Attributes* attributes) {
   Hasher hasher;
   if (attributes) attributes->visit(hasher);

@@ -21,6 +21,10 @@ uint64_t attribute_hash(const Attributes* attributes);
 // Equal fields: dims are the same expression, tensors the same bytes (large ones: the same storage). No guards.
 bool same(const AttributeRecord& a, const AttributeRecord& b);
 
+// No symbols: the same in every run.
+bool all_constant(const Dims& dims);
+bool all_constant(const AttributeRecord& attributes);
+
 // "axis=1 permutation=[1, 0]": for dumps.
 std::string attribute_text(const Attributes* attributes);
 

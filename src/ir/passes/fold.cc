@@ -10,10 +10,6 @@ namespace transmuter::ir {
 
 namespace {
 
-bool all_constant(const Dims& dims) {
-  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
-}
-
 class Folder {
  public:
   explicit Folder(const Program& program) : copier_(program) {}
@@ -65,10 +61,7 @@ class Folder {
     if (!is_foldable(op) || op.primitive == &prim::broadcast_in_dim) return false;  // repeats are cheaper than bytes
     for (Value operand : op.operands)
       if (!build().constant_value(copier_[operand])) return false;
-    const AttributeRecord attributes(op.attributes.get());
-    if (!all_constant(attributes.dims) ||
-        std::any_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return !r.is_constant(); }))
-      return false;
+    if (!all_constant(AttributeRecord(op.attributes.get()))) return false;
     std::vector<Tensor> operands;
     for (Value operand : op.operands) operands.push_back(*build().constant_value(copier_[operand]));
     std::vector<Type> types;

@@ -11,10 +11,6 @@ namespace transmuter::ir {
 
 namespace {
 
-bool all_constant(const Dims& dims) {
-  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
-}
-
 bool is_view(const Primitive& p) {
   return &p == &prim::transpose || &p == &prim::reshape || &p == &prim::broadcast_in_dim || &p == &prim::slice;
 }
@@ -62,10 +58,7 @@ class Splitter {
     for (Value operand : op.operands) known = known && fact(operand).known;
     for (Value result : op.results) known = known && all_constant(program_.type(result).shape);
     if (!known) return;
-    const AttributeRecord attributes(op.attributes.get());
-    if (!all_constant(attributes.dims) ||
-        std::any_of(attributes.reals.begin(), attributes.reals.end(), [](Real r) { return !r.is_constant(); }))
-      return;
+    if (!all_constant(AttributeRecord(op.attributes.get()))) return;
     std::vector<int32_t> roots;
     for (Value operand : op.operands) roots.insert(roots.end(), fact(operand).roots.begin(), fact(operand).roots.end());
     std::sort(roots.begin(), roots.end());
