@@ -65,6 +65,14 @@ bool is_data_dependent(Dim a) {
   return false;
 }
 
+std::optional<int32_t> symbol_of(const ShapeScope& scope, Dim a) {
+  if (a.is_constant()) return {};
+  const std::vector<Symbol>& symbols = scope.symbols();
+  for (size_t s = 0; s < symbols.size(); ++s)
+    if (symbols[s].expr == a.expr()) return static_cast<int32_t>(s);
+  return {};
+}
+
 namespace {
 
 [[noreturn]] void no_bindings() {
@@ -100,9 +108,9 @@ Tensor& EvaluateContext::make_result(size_t i) {
 
 void EvaluateContext::define(Dim dim, int64_t value) const {
   if (!bindings) no_bindings();
-  for (size_t s = 0; s < bindings->scope().symbols().size(); ++s)
-    if (bindings->scope().symbols()[s].expr == dim.expr()) return bindings->set(static_cast<int32_t>(s), value);
-  throw Error(ErrorCode::internal, str(op.primitive->name, ": ", to_string(dim), " is no symbol"));
+  const std::optional<int32_t> symbol = symbol_of(bindings->scope(), dim);
+  if (!symbol) throw Error(ErrorCode::internal, str(op.primitive->name, ": ", to_string(dim), " is no symbol"));
+  bindings->set(*symbol, value);
 }
 
 }  // namespace transmuter::ir

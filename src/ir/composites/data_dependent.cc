@@ -1,4 +1,6 @@
 // nonzero, compress, unique, nms: ops whose result extent is known only when they have run.
+#include "ir/composites/data_dependent.h"
+
 #include <numeric>
 
 #include "ir/composites/common.h"
@@ -266,6 +268,12 @@ const Primitive composite::nms{.name = "nms", .infer = infer_nms, .evaluate = ev
 
 const Primitive composite::read_values{
     .name = "read_values", .infer = infer_read_values, .evaluate = evaluate_read_values, .print = print_custom_call};
+
+bool defines_symbols(const Op& op) {
+  const Primitive* p = op.primitive;
+  return !op.regions.empty() || p == &composite::nonzero || p == &composite::nms || p == &composite::unique ||
+         p == &composite::compress || p == &composite::read_values;
+}
 
 Value read_values(Builder& build, Value x, Dims symbols) {
   auto attributes = std::make_shared<ReadValuesAttributes>();

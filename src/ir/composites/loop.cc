@@ -1,10 +1,10 @@
 // loop: ONNX Loop and Scan; and what runs of regions see of the symbols around them.
-#include <cstring>
-
 #include "base/memory.h"
 #include "base/run_control.h"
 #include "ir/composites/common.h"
+#include "ir/composites/data_dependent.h"
 #include "ir/primitives/primitives.h"
+#include "tensor/pieces.h"
 
 namespace transmuter::ir {
 namespace {
@@ -50,6 +50,7 @@ std::vector<Type> infer_loop(const InferContext& ctx) {
     ctx.check(truth.dtype == DType::boolean && truth.shape.empty(), "C3", "the condition is a 0-d bool");
   }
   std::vector<Type> types;
+  std::vector<int32_t> defined = symbols_defined_in(parts.body);  // by each trip anew
   for (size_t k = 0; k < parts.carried; ++k) {
     const Type &before = operands[k], &inside = parts.body.type(parts.body.parameters()[k + 1].value),
                &after = parts.next_state(k);
@@ -58,12 +59,13 @@ std::vector<Type> infer_loop(const InferContext& ctx) {
     Type type = before;
     for (size_t axis = 0; axis < type.shape.size(); ++axis) {
       const Dim kept = before.shape[axis];
-      if (!provably_eq(kept, inside.shape[axis]) || !provably_eq(kept, after.shape[axis]))
-        type.shape[axis] = fresh(ctx, kept.hint());
+      const bool varies = !provably_eq(kept, inside.shape[axis]);
+      if (varies || !provably_eq(kept, after.shape[axis])) type.shape[axis] = fresh(ctx, kept.hint());
+      if (!varies) continue;
+      for (const int32_t s : parts.body.scope()->symbols_of(inside.shape[axis].expr())) defined.push_back(s);
     }
     types.push_back(std::move(type));
   }
-  std::vector<int32_t> inside = symbols_defined_in(parts.body);  // what each trip defines anew
   Dim trips;
   if (!attributes.has_condition && !attributes.trips.empty()) {
     trips = max(attributes.trips[0], 0);
@@ -71,19 +73,12 @@ std::vector<Type> infer_loop(const InferContext& ctx) {
     trips = fresh(ctx, attributes.trips.empty() ? kUnknownTrips : max(attributes.trips[0], 0).hint());
     if (!attributes.trips.empty()) require(less_equal(trips, max(attributes.trips[0], 0)), "Loop: number of trips");
   }
-  for (size_t k = 0; k < parts.carried; ++k) {
-    const Dims &before = operands[k].shape, &inside_shape = parts.body.type(parts.body.parameters()[k + 1].value).shape;
-    for (size_t axis = 0; axis < before.size(); ++axis) {
-      if (provably_eq(before[axis], inside_shape[axis])) continue;
-      for (const int32_t s : parts.body.scope()->symbols_of(inside_shape[axis].expr())) inside.push_back(s);
-    }
-  }
   for (size_t k = 0; k < parts.stacked; ++k) {
     Type type = parts.row(k);
     const int64_t axis = attributes.row_axes[k];
     ctx.check(axis >= -1 && axis < type.rank(), "C5", "rows of rank ", type.rank(), " have no axis ", axis);
     for (Dim& extent : type.shape)
-      if (reads_symbol(extent, inside)) extent = fresh(ctx, extent.hint());
+      if (reads_symbol(extent, defined)) extent = fresh(ctx, extent.hint());
     if (axis < 0) {
       type.shape.insert(type.shape.begin(), trips);
       types.push_back(std::move(type));
@@ -100,18 +95,21 @@ std::vector<Type> infer_loop(const InferContext& ctx) {
 
 bool truth_of(const Tensor& tensor) { return *tensor.data<bool>(); }
 
-// The rows one after another along an axis of theirs, or along a new first one.
-void join(const std::vector<Tensor>& rows, int64_t axis, Tensor& result) {
-  std::byte* to = result.mutable_bytes();
-  int64_t outer = 1;
-  for (int64_t i = 0; i < axis; ++i) outer *= result.shape()[static_cast<size_t>(i)];
-  for (int64_t o = 0; o < outer; ++o) {
-    for (const Tensor& row : rows) {
-      const size_t bytes = row.nbytes() / static_cast<size_t>(outer);
-      if (bytes) std::memcpy(to, row.bytes() + static_cast<size_t>(o) * bytes, bytes);
-      to += bytes;
+// Some rows one after another along an axis of theirs, or along a new first one.
+Tensor rows_joined(std::vector<Tensor> rows, int64_t axis) {
+  const Tensor& first = rows.front();
+  for (const Tensor& row : rows) {
+    for (int64_t i = 0; i < row.rank(); ++i) {
+      if (i != axis && row.dim(i) != first.dim(i))
+        throw Error(ErrorCode::invalid_input,
+                    str("Loop: the rows of an output differ in shape: ", first.shape(), " and ", row.shape()));
     }
   }
+  if (axis >= 0) return joined(rows, axis);
+  Shape shape = first.shape();
+  shape.insert(shape.begin(), 1);
+  for (Tensor& row : rows) row = row.reshaped(shape);
+  return joined(rows, 0);
 }
 
 // A state that grows by a factor each trip is stopped while the machine can still breathe: a trip needs the old state,
@@ -153,37 +151,22 @@ void evaluate_loop(EvaluateContext& ctx) {
     for (size_t k = 0; k < parts.stacked; ++k) rows[k].push_back(std::move(out[parts.first_row + k]));
     check_growth(state, t);
   }
+  ctx.results.resize(ctx.op.results.size());
   size_t next = 0;
   for (Tensor& value : state) {
-    define_extents(ctx, next++, value.shape());
-    ctx.results.push_back(std::move(value));
+    define_extents(ctx, next, value.shape());
+    ctx.results[next++] = std::move(value);
   }
   for (size_t k = 0; k < parts.stacked; ++k) {
     const int64_t axis = attributes.row_axes[k];
-    const Type& type = ctx.result_type(next);
-    Shape shape(static_cast<size_t>(type.rank()));
-    if (axis < 0) {
-      if (!rows[k].empty()) {
-        shape = rows[k][0].shape();
-        shape.insert(shape.begin(), t);
-      } else {
-        shape[0] = 0;
-      }
+    if (rows[k].empty()) {  // rows that were never made have the extents of their type, as far as they are known
+      define_extents(ctx, next, Shape(static_cast<size_t>(ctx.result_type(next).rank()), 0));
+      ctx.make_result(next);
     } else {
-      if (!rows[k].empty()) shape = rows[k][0].shape();
-      shape[static_cast<size_t>(axis)] = 0;
-      for (const Tensor& row : rows[k]) shape[static_cast<size_t>(axis)] += row.dim(axis);
+      ctx.results[next] = rows_joined(rows[k], axis);
+      define_extents(ctx, next, ctx.results[next].shape());
     }
-    // Rows that were never made have the extents of their type, as far as they are known.
-    define_extents(ctx, next, shape);
-    for (const Tensor& row : rows[k]) {
-      for (int64_t i = 0; i < row.rank(); ++i) {
-        if (i != axis && row.dim(i) != rows[k][0].dim(i))
-          throw Error(ErrorCode::invalid_input,
-                      str("Loop: the rows of an output differ in shape: ", rows[k][0].shape(), " and ", row.shape()));
-      }
-    }
-    join(rows[k], axis, ctx.make_result(next++));
+    ++next;
     if (axis < 0) continue;
     define_extents(ctx, next, {t});
     int64_t* lengths = ctx.make_result(next++).mutable_data<int64_t>();
@@ -191,10 +174,9 @@ void evaluate_loop(EvaluateContext& ctx) {
   }
 }
 
-bool defines_symbols(const Op& op) {
-  const Primitive* p = op.primitive;
-  return !op.regions.empty() || p == &composite::nonzero || p == &composite::nms || p == &composite::unique ||
-         p == &composite::compress || p == &composite::read_values;
+// An op defines the symbol when it runs.
+bool comes_from_op(const ShapeScope& scope, int32_t symbol) {
+  return scope.symbols()[static_cast<size_t>(symbol)].source.kind == SymbolSource::Kind::data_dependent;
 }
 
 }  // namespace
@@ -214,46 +196,31 @@ std::optional<size_t> fixed_operand(const Op& op, size_t parameter) {
   return parameter - 1 + attributes.has_condition;
 }
 
-namespace {
-
-int32_t symbol_index(const ShapeScope& scope, Dim dim) {
-  const auto& symbols = scope.symbols();
-  for (size_t s = 0; s < symbols.size(); ++s)
-    if (symbols[s].expr == dim.expr()) return static_cast<int32_t>(s);
-  throw Error(ErrorCode::internal, str(to_string(dim), " is no symbol"));
-}
-
-}  // namespace
-
 RegionBindings::RegionBindings(const Program& region, const Dims& entry) {
   own_ = std::any_of(region.ops().begin(), region.ops().end(), defines_symbols);
   if (!region.scope()) return;
-  if (!entry.empty()) entry_ = symbol_index(*region.scope(), entry[0]);
-  const auto& symbols = region.scope()->symbols();
+  if (!entry.empty()) {
+    const std::optional<int32_t> symbol = symbol_of(*region.scope(), entry[0]);
+    if (!symbol) throw Error(ErrorCode::internal, str(to_string(entry[0]), " is no symbol"));
+    entry_ = *symbol;
+  }
   for (size_t p = 0; p < region.parameters().size(); ++p) {
     const Dims& shape = region.type(region.parameters()[p].value).shape;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
-      if (shape[axis].is_constant()) continue;
-      for (size_t s = 0; s < symbols.size(); ++s) {
-        if (symbols[s].source.kind != SymbolSource::Kind::data_dependent || symbols[s].expr != shape[axis].expr())
-          continue;
-        extents_.emplace_back(p, axis);
-        symbols_.push_back(static_cast<int32_t>(s));
-      }
+      const std::optional<int32_t> symbol = symbol_of(*region.scope(), shape[axis]);
+      if (!symbol || !comes_from_op(*region.scope(), *symbol)) continue;
+      extents_.emplace_back(p, axis);
+      symbols_.push_back(*symbol);
     }
   }
 }
 
 void define_extents(const EvaluateContext& ctx, size_t result, const Shape& shape) {
   if (!ctx.bindings) return;
-  const auto& symbols = ctx.bindings->scope().symbols();
   const Dims& extents = ctx.result_type(result).shape;
   for (size_t axis = 0; axis < extents.size(); ++axis) {
-    if (extents[axis].is_constant()) continue;
-    for (size_t s = 0; s < symbols.size(); ++s) {
-      const int32_t symbol = static_cast<int32_t>(s);
-      if (symbols[s].expr == extents[axis].expr() && !ctx.bindings->has(symbol)) ctx.bindings->set(symbol, shape[axis]);
-    }
+    const std::optional<int32_t> symbol = symbol_of(ctx.bindings->scope(), extents[axis]);
+    if (symbol && !ctx.bindings->has(*symbol)) ctx.bindings->set(*symbol, shape[axis]);
   }
 }
 
@@ -262,10 +229,8 @@ std::vector<int32_t> symbols_defined_in(const Program& region) {
   if (!region.scope()) return found;
   const auto add = [&](Dim dim) {
     if (dim.is_constant()) return;
-    for (const int32_t s : region.scope()->symbols_of(dim.expr())) {
-      if (region.scope()->symbols()[static_cast<size_t>(s)].source.kind == SymbolSource::Kind::data_dependent)
-        found.push_back(s);
-    }
+    for (const int32_t s : region.scope()->symbols_of(dim.expr()))
+      if (comes_from_op(*region.scope(), s)) found.push_back(s);
   };
   for (const Op& op : region.ops()) {
     if (!defines_symbols(op)) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "ir/primitive.h"
@@ -24,6 +25,8 @@ void check_axes(const InferContext& c, const std::vector<int64_t>& axes, int64_t
 void check_holds(const InferContext& c, Dim truth, const char* constraint, const char* what);
 // Reads a symbol whose value is known only while the program runs: its hint says nothing.
 bool is_data_dependent(Dim a);
+// The symbol that the extent is by itself; none for a constant or another expression.
+std::optional<int32_t> symbol_of(const ShapeScope& scope, Dim a);
 // Equal extents, and as many of them.
 inline bool provably_same(const Dims& a, const Dims& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });

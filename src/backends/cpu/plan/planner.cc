@@ -4,21 +4,11 @@
 #include <cstdio>
 
 #include "ir/composites/composites.h"
+#include "ir/composites/data_dependent.h"
 #include "ir/evaluate.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::cpu {
-
-namespace {
-
-// Run between stages, on values whose sizes are known.
-bool is_dynamic(const ir::Op& op) {
-  return !op.regions.empty() || op.primitive == &ir::composite::read_values ||
-         op.primitive == &ir::composite::nonzero || op.primitive == &ir::composite::nms ||
-         op.primitive == &ir::composite::unique || op.primitive == &ir::composite::compress;
-}
-
-}  // namespace
 
 Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store, bool verbose)
     : program_(program),
@@ -168,7 +158,7 @@ std::vector<Stage> Planner::plan() {
   plan_clusters(*this);
   std::vector<Stage> stages(1);
   for (const ir::Op& op : program_.ops()) {
-    if (is_dynamic(op)) {
+    if (defines_symbols(op)) {  // runs between stages, on values whose sizes are known
       if (!stages.back().steps.empty()) stages.emplace_back();
       stages.back().dynamic = &op;
       stages.emplace_back();
