@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "base/strings.h"
 #include "ops/host_node.h"
 #include "ops/registry.h"
 
@@ -15,12 +14,6 @@ namespace {
 
 using onnx::Attribute;
 using transmuter::Value;
-
-bool has_input(const std::vector<Value>& inputs, size_t i) {
-  return i < inputs.size() && inputs[i].kind != Value::Kind::none;
-}
-
-std::vector<int64_t> integers(const Tensor& tensor) { return tensor.aligned().cast(DType::i64).to_vector<int64_t>(); }
 
 // MurmurHash3_x86_32 (Appleby, public domain).
 uint32_t murmur(const char* bytes, size_t size, uint32_t seed) {
@@ -170,15 +163,15 @@ std::vector<Value> bifurcation_detector(const onnx::Node& node, std::vector<Valu
   const std::vector<int64_t> previous = integers(tensor_input(node, inputs, 2));
   const int64_t shortest = integer_attribute(node, "min_ngram_size", 1),
                 longest = integer_attribute(node, "max_ngram_size", 3);
-  if (shortest < 1 || longest < shortest) invalid(node, str("n-grams of ", shortest, " to ", longest, " tokens"));
+  if (shortest < 1 || longest < shortest) invalid(node, "n-grams of ", shortest, " to ", longest, " tokens");
   const int64_t length = static_cast<int64_t>(source.size());
   if (has_input(inputs, 3)) {
     if (previous.size() != 1 || previous[0] < 0 || previous[0] > length)
-      invalid(node, str("prev_suffix_match_idx must be one place among the ", length, " source tokens"));
+      invalid(node, "prev_suffix_match_idx must be one place among the ", length, " source tokens");
     const std::vector<int64_t> predicted = integers(tensor_input(node, inputs, 3));
     const int64_t rest = length - previous[0];
     if (static_cast<int64_t>(predicted.size()) != rest + 1)
-      invalid(node, str(predicted.size(), " predicted tokens for ", rest, " source tokens: one more is needed"));
+      invalid(node, predicted.size(), " predicted tokens for ", rest, " source tokens: one more is needed");
     const auto last = std::mismatch(source.begin() + previous[0], source.end(), predicted.begin()).second;
     tokens.insert(tokens.end(), predicted.begin(), last + 1);
   }

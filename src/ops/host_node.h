@@ -1,4 +1,4 @@
-// What operators that run on host values read of their node.
+// What operators that run on host values, and the check of schemas, read of a node.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,17 @@ template <class... Pieces>
   throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", pieces...));
 }
 
+inline bool has_input(const std::vector<Value>& inputs, size_t i) {
+  return i < inputs.size() && inputs[i].kind != Value::Kind::none;
+}
+
 inline const Tensor& tensor_input(const onnx::Node& node, const std::vector<Value>& inputs, size_t i) {
   if (i >= inputs.size() || !inputs[i].is_tensor()) invalid(node, "input ", i, " must be a tensor");
   return inputs[i].tensor;
+}
+
+inline std::vector<int64_t> integers(const Tensor& tensor) {
+  return tensor.aligned().cast(DType::i64).to_vector<int64_t>();
 }
 
 inline std::string text_attribute(const onnx::Node& node, const char* name, const char* otherwise) {

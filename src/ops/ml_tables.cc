@@ -69,7 +69,7 @@ std::vector<int64_t> places_of(const onnx::Node& node, const Tensor& x, const Te
       for (size_t i = 0; node.version >= 4 && std::isnan(listed[k]) && i < elements.size(); ++i)
         if (std::isnan(elements[i]) && places[i] < 0) places[i] = static_cast<int64_t>(k);
   } else {
-    find(x.aligned().cast(DType::i64).to_vector<int64_t>(), keys.aligned().cast(DType::i64).to_vector<int64_t>());
+    find(integers(x), integers(keys));
   }
   return places;
 }
@@ -162,9 +162,9 @@ std::vector<Value> cast_map(const onnx::Node& node, std::vector<Value> inputs) {
   const Tensor &keys = inputs[0].keys, &values = inputs[0].tensor;
   if (!is_integer(keys.dtype())) invalid(node, "the keys must be integers");
   const std::string to = text_attribute(node, "cast_to", "TO_FLOAT"), form = text_attribute(node, "map_form", "DENSE");
-  if (to != "TO_FLOAT" && to != "TO_STRING" && to != "TO_INT64") invalid(node, str("cast_to is ", to));
-  if (form != "DENSE" && form != "SPARSE") invalid(node, str("map_form is ", form));
-  const std::vector<int64_t> at = keys.aligned().cast(DType::i64).to_vector<int64_t>();
+  if (to != "TO_FLOAT" && to != "TO_STRING" && to != "TO_INT64") invalid(node, "cast_to is ", to);
+  if (form != "DENSE" && form != "SPARSE") invalid(node, "map_form is ", form);
+  const std::vector<int64_t> at = integers(keys);
   std::map<int64_t, int64_t> places;  // key -> entry
   for (size_t i = 0; i < at.size(); ++i) places[at[i]] = static_cast<int64_t>(i);
   std::vector<int64_t> entries;  // by column

@@ -4,19 +4,13 @@
 #include <charconv>
 #include <string_view>
 
-#include "base/strings.h"
+#include "ops/host_node.h"
 #include "ops/registry.h"
-#include "transmuter/error.h"
 
 namespace transmuter::ops {
 namespace {
 
 using Kind = onnx::Attribute::Kind;
-
-template <class... Pieces>
-[[noreturn]] void refuse(const onnx::Node& node, const Pieces&... pieces) {
-  throw Error(ErrorCode::invalid_model, str(node.op_type, ": ", pieces...));
-}
 
 // The piece of `text` before `separator`, which leaves `text`.
 std::string_view next(std::string_view& text, char separator) {
@@ -118,19 +112,19 @@ void check_inputs(const onnx::Node& node, std::string_view parameters) {
   size_t given = node.inputs.size();
   while (given > 0 && node.inputs[given - 1].empty()) --given;
   if (given > parameters.size() && !variadic)
-    refuse(node, "takes at most ", parameters.size(), " inputs, has ", node.inputs.size());
+    invalid(node, "takes at most ", parameters.size(), " inputs, has ", node.inputs.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i] == 'r' && (i >= given || node.inputs[i].empty())) refuse(node, "input ", i, " is missing");
+    if (parameters[i] == 'r' && (i >= given || node.inputs[i].empty())) invalid(node, "input ", i, " is missing");
   }
 }
 
 void check_outputs(const onnx::Node& node, std::string_view range) {
   const size_t least = static_cast<size_t>(integer(next(range, '-')));
   size_t wanted = node.outputs.size();
-  if (wanted < least) refuse(node, "has ", least, " outputs, the node names ", wanted);
+  if (wanted < least) invalid(node, "has ", least, " outputs, the node names ", wanted);
   while (wanted > 0 && node.outputs[wanted - 1].empty()) --wanted;
   if (range != "*" && wanted > static_cast<size_t>(integer(range)))
-    refuse(node, "has at most ", range, " outputs, the node names ", node.outputs.size());
+    invalid(node, "has at most ", range, " outputs, the node names ", node.outputs.size());
 }
 
 void check_attributes(const onnx::Node& node, std::string_view list) {
@@ -143,12 +137,12 @@ void check_attributes(const onnx::Node& node, std::string_view list) {
       const onnx::Attribute& a = node.attributes[i];
       if (a.name != attribute) continue;
       known[i] = found = true;
-      if (!kind_fits(a, rest[0])) refuse(node, "attribute ", attribute, " must be ", words(rest[0]));
+      if (!kind_fits(a, rest[0])) invalid(node, "attribute ", attribute, " must be ", words(rest[0]));
     }
-    if (!found && rest.ends_with('!')) refuse(node, "attribute ", attribute, " is required");
+    if (!found && rest.ends_with('!')) invalid(node, "attribute ", attribute, " is required");
   }
   for (size_t i = 0; i < known.size(); ++i) {
-    if (!known[i]) refuse(node, "has no attribute ", node.attributes[i].name, " in opset ", node.version);
+    if (!known[i]) invalid(node, "has no attribute ", node.attributes[i].name, " in opset ", node.version);
   }
 }
 
@@ -170,9 +164,9 @@ void check_schema(const onnx::Node& node) {
   if (chosen.empty()) {
     const Operator* op = registry().find(node.domain, node.op_type);
     if (op && !op->versions.empty() && op->versions.front() <= node.version) return;
-    refuse(node, "the operator came with opset ", first, ", the model imports ", node.version);
+    invalid(node, "the operator came with opset ", first, ", the model imports ", node.version);
   }
-  if (chosen == "removed") refuse(node, "the operator left the standard with opset ", since);
+  if (chosen == "removed") invalid(node, "the operator left the standard with opset ", since);
   std::string_view arity = next(chosen, ' ');
   check_inputs(node, next(arity, '/'));
   check_outputs(node, arity);

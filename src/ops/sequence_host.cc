@@ -16,10 +16,6 @@ using transmuter::Value;
   throw Error(ErrorCode::invalid_input, str(node.op_type, ": ", what));
 }
 
-bool has_input(const std::vector<Value>& inputs, size_t i) {
-  return i < inputs.size() && inputs[i].kind != Value::Kind::none;
-}
-
 Value& sequence_input(const onnx::Node& node, std::vector<Value>& inputs, size_t i) {
   if (!has_input(inputs, i)) refuse(node, str("input ", i, " is missing"));
   if (inputs[i].kind != Value::Kind::sequence) refuse(node, str("input ", i, " is not a sequence"));
@@ -30,7 +26,7 @@ std::vector<int64_t> integers(const onnx::Node& node, const std::vector<Value>& 
   const Tensor& x = tensor_input(node, inputs, i);
   if (x.dtype() != DType::i32 && x.dtype() != DType::i64)
     refuse(node, str("input ", i, " must be int32 or int64, is ", name(x.dtype())));
-  return x.aligned().cast(DType::i64).to_vector<int64_t>();
+  return ops::integers(x);
 }
 
 // A position in [-length, limit), from the end where negative.

@@ -86,16 +86,15 @@ std::vector<Value> vectorize(const onnx::Node& node, const std::vector<T>& pool,
 }
 
 std::vector<Value> tfidf(const onnx::Node& node, std::vector<Value> inputs) {
-  if (inputs.empty() || !inputs[0].is_tensor()) invalid(node, "the input must be a tensor");
-  const Tensor& x = inputs[0].tensor;
+  const Tensor& x = tensor_input(node, inputs, 0);
   if (x.rank() > 2) invalid(node, "the input must have rank 1 or 2, has ", x.rank());
-  const Attribute *texts = node.find("pool_strings"), *integers = node.find("pool_int64s");
+  const Attribute *texts = node.find("pool_strings"), *numbers = node.find("pool_int64s");
   if (x.dtype() == DType::string) {
     if (!texts) invalid(node, "strings need pool_strings");
     return vectorize(node, texts->strings, x.strings(), x.shape());
   }
-  if (!integers || !is_integer(x.dtype())) invalid(node, "integers need pool_int64s");
-  return vectorize(node, integers->ints, x.aligned().cast(DType::i64).to_vector<int64_t>(), x.shape());
+  if (!numbers || !is_integer(x.dtype())) invalid(node, "integers need pool_int64s");
+  return vectorize(node, numbers->ints, integers(x), x.shape());
 }
 
 }  // namespace
