@@ -165,13 +165,19 @@ class Cutter {
   }
 
  private:
+  // Where the pattern is found, from left to right: begin and end of matches that are not empty.
+  static std::vector<std::pair<size_t, size_t>> places(const Pattern& pattern, const std::u32string& text) {
+    std::vector<std::pair<size_t, size_t>> found;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = pattern.longest(text, at).value_or(at);
+      if (end > at) found.emplace_back(at, end);
+      at = std::max(end, at + 1);
+    }
+    return found;
+  }
   std::vector<std::u32string> tokens(const std::u32string& text) const {
     std::vector<std::u32string> parts;
-    for (size_t at = 0; at < text.size();) {
-      const std::optional<size_t> end = token_->longest(text, at);
-      if (end && *end > at) parts.push_back(text.substr(at, *end - at));
-      at = end && *end > at ? *end : at + 1;
-    }
+    for (const auto& [begin, end] : places(*token_, text)) parts.push_back(text.substr(begin, end - begin));
     return parts;
   }
   // The separators cut one after the other.
@@ -181,14 +187,9 @@ class Cutter {
       std::vector<std::u32string> finer;
       for (const std::u32string& part : parts) {
         size_t start = 0;
-        for (size_t at = 0; at < part.size();) {
-          const std::optional<size_t> end = separator.longest(part, at);
-          if (!end || *end == at) {
-            ++at;
-            continue;
-          }
-          if (at > start) finer.push_back(part.substr(start, at - start));
-          start = at = *end;
+        for (const auto& [begin, end] : places(separator, part)) {
+          if (begin > start) finer.push_back(part.substr(start, begin - start));
+          start = end;
         }
         if (part.size() > start) finer.push_back(part.substr(start));
       }
