@@ -2,10 +2,10 @@
 // step) are quantised by their own range.
 #include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
-#include "ops/attention_parts.h"
 #include "ops/integer_product.h"
 #include "ops/quantize.h"
 #include "ops/registry.h"
+#include "ops/reverse_sequence.h"
 #include "ops/support.h"
 
 namespace transmuter::ops {
@@ -58,18 +58,9 @@ Value part_of(Builder& b, Value x, int64_t direction) {
   return b.squeeze(b.slice_axis(x, 0, direction, direction + 1), {0});
 }
 
-// x [s, b, n] with each sequence from its end: position t of sequence b becomes length - 1 - t, past it nothing moves.
+// x [s, b, n] with each sequence from its end.
 Value reversed(Builder& b, Value x, Value lengths) {
-  if (!lengths) return b.reverse(x, {0});
-  const Dim steps = b.shape(x)[0], batch = b.shape(x)[1];
-  const Dims shape{steps, batch};
-  const Value t = b.iota(DType::i64, shape, 0), length = b.broadcast_in_dim(lengths, shape, {1});
-  const Value back = b.subtract(b.subtract(length, t), b.like(t, 1));
-  const Value at = b.select(b.compare(t, length, CompareDirection::lt), back, t);
-  const Value row =
-      b.add(b.multiply(at, b.broadcast_to(b.dim_value(batch, DType::i64), shape)), b.iota(DType::i64, shape, 1));
-  const Value rows = b.reshape(x, {steps * batch, b.shape(x)[2]});
-  return take_rows(b, rows, row);
+  return lengths ? reverse_sequences(b, x, lengths, 0) : b.reverse(x, {0});
 }
 
 struct Direction {

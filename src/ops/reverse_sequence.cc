@@ -1,13 +1,32 @@
 // ReverseSequence: in each batch row the first sequence_lens steps run backwards, the rest stays.
+#include "ops/reverse_sequence.h"
+
 #include "ir/composites/composites.h"
+#include "ops/attention_parts.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
 namespace transmuter::ops {
-namespace {
 
 using ir::CompareDirection;
 using ir::Value;
+
+Value reverse_sequences(ir::Builder& b, Value x, Value lengths, int64_t time_axis) {
+  const Dims shape = b.shape(x), plane{shape[0], shape[1]};
+  const int64_t batch_axis = 1 - time_axis;
+  const Value time = b.iota(DType::i64, plane, time_axis), batch = b.iota(DType::i64, plane, batch_axis);
+  const Value length = b.broadcast_in_dim(lengths, plane, {batch_axis});
+  const Value mirrored = b.subtract(b.subtract(length, b.like(length, 1)), time);
+  const Value from = b.select(b.compare(time, length, CompareDirection::lt), mirrored, time);
+  // Whole rows along one axis, which is what gathers are fast at.
+  const Value width = b.broadcast_in_dim(b.dim_value(shape[1], DType::i64), plane, {});
+  const Value row = time_axis == 0 ? b.add(b.multiply(from, width), batch) : b.add(b.multiply(batch, width), from);
+  Dims flat(shape.begin() + 1, shape.end());
+  flat[0] = shape[0] * shape[1];
+  return take_rows(b, b.reshape(x, std::move(flat)), row);
+}
+
+namespace {
 
 void reverse_sequence(OpContext& op) {
   const int64_t batch_axis = op.attribute_int("batch_axis", 1), time_axis = op.attribute_int("time_axis", 0);
@@ -23,20 +42,7 @@ void reverse_sequence(OpContext& op) {
   ir::Builder& b = op.build();
   const Value lengths =
       ir::checked_indices(b, op.input(1), {data[static_cast<size_t>(time_axis)] + 1}, false, "ReverseSequence: length");
-  const Dims plane{data[0], data[1]};
-  const Value time = b.iota(DType::i64, plane, time_axis);
-  const Value length = b.broadcast_in_dim(lengths, plane, {batch_axis});
-  const Value inside = b.compare(time, length, CompareDirection::lt);
-  const Value mirrored = b.subtract(b.subtract(length, b.like(length, 1)), time);
-  const Value from = b.select(inside, mirrored, time);
-  ir::GatherAttributes attributes;
-  attributes.operand_batching_dims = attributes.start_indices_batching_dims = {batch_axis};
-  attributes.collapsed_slice_dims = attributes.start_index_map = {time_axis};
-  attributes.index_vector_dim = 2;
-  attributes.slice_sizes = data;
-  attributes.slice_sizes[0] = attributes.slice_sizes[1] = 1;
-  for (int64_t i = 2; i < rank; ++i) attributes.offset_dims.push_back(i);
-  op.output(0, b.gather(op.input(0), from, std::move(attributes)));
+  op.output(0, reverse_sequences(b, op.input(0), lengths, time_axis));
 }
 
 }  // namespace
