@@ -81,4 +81,10 @@ void output_labels(OpContext& op, Value positions, const char* integers, const c
   op.output(0, take_rows(b, table, positions));
 }
 
+void output_binary_labels(OpContext& op, Value score, double bound, const char* integers, const char* names) {
+  Builder& b = op.build();
+  const Value above = b.compare(score, b.like(score, bound), CompareDirection::gt);
+  output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), integers, names);
+}
+
 }  // namespace transmuter::ops

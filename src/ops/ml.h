@@ -24,6 +24,8 @@ std::vector<double> numbers_attribute(OpContext& op, const char* floats, const c
 
 // Output 0: the class labels of positions [n] (i64), from one of two attributes, integers or strings.
 void output_labels(OpContext& op, ir::Value positions, const char* integers, const char* names);
+// Likewise of two labels by one score [n, 1]: the second where it is above the bound, else the first.
+void output_binary_labels(OpContext& op, ir::Value score, double bound, const char* integers, const char* names);
 // The number of labels.
 int64_t label_count(OpContext& op, const char* integers, const char* names);
 

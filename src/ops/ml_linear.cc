@@ -47,8 +47,7 @@ void linear_classifier(OpContext& op) {
   Builder& b = op.build();
   const Value scores = linear_scores(op, rows);
   if (rows == 1 && labels == 2) {
-    const Value above = b.compare(scores, b.like(scores, 0), CompareDirection::gt);
-    output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames);
+    output_binary_labels(op, scores, 0, kLabels, kNames);
     // Of one score there is no softmax: ONNX Runtime leaves it as it is.
     const bool softmax = transform == "SOFTMAX" || transform == "SOFTMAX_ZERO";
     const Value second = softmax ? scores : post_transform(op, scores, transform);

@@ -271,12 +271,9 @@ void regressor(OpContext& op) {
 
 constexpr const char *kLabels = "classlabels_int64s", *kNames = "classlabels_strings";
 
-// Two classes with the weights of the first alone, which ONNX Runtime takes for the second's: from its score to label
-// and both scores.
-void binary_classes(OpContext& op, Value score, bool positive, const std::string& transform) {
+// Two classes with the weights of the first alone, which ONNX Runtime takes for the second's: from its score to both.
+void output_both_scores(OpContext& op, Value score, bool positive, const std::string& transform) {
   Builder& b = op.build();
-  const Value above = b.compare(score, b.like(score, positive ? 0.5 : 0), CompareDirection::gt);
-  output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames);
   const bool logistic = transform == "LOGISTIC";
   const Value other = positive && !logistic ? b.subtract(b.like(score, 1), score) : b.negate(score);
   const Value both = b.concatenate({other, score}, 1);
@@ -299,15 +296,16 @@ void classifier(OpContext& op) {
     const int64_t id = leaves.ids.empty() ? 0 : leaves.ids.front();
     const bool positive =
         std::all_of(leaves.weights.begin(), leaves.weights.end(), [](double weight) { return weight >= 0; });
+    const double bound = positive ? 0.5 : 0;
     const std::vector<double> base = numbers_attribute(op, "base_values", "base_values_as_tensor");
     Value score = b.slice_axis(scores, 1, id, id + 1);
     if (id == 0) {
       if (!base.empty()) score = b.add(score, b.like(score, base.back()));
-      return binary_classes(op, score, positive, transform);
+      output_binary_labels(op, score, bound, kLabels, kNames);
+      return output_both_scores(op, score, positive, transform);
     }
     if (base.size() < 2) {  // one base value, where the specification wants two, is not used
-      const Value above = b.compare(score, b.like(score, positive ? 0.5 : 0), CompareDirection::gt);
-      output_labels(op, b.convert(b.squeeze(above, {1}), DType::i64), kLabels, kNames);
+      output_binary_labels(op, score, bound, kLabels, kNames);
       return op.output(1, b.convert(post_transform(op, scores, transform), DType::f32));
     }
   }
