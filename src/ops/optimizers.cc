@@ -19,8 +19,7 @@ struct Step {
   Value rate, updates;
 
   Value tensor(size_t part, size_t i) { return op.input(2 + part * count + i); }
-  Value number(Value like, double value) { return b.like(like, value); }
-  Value scaled(Value x, double factor) { return b.multiply(x, number(x, factor)); }
+  Value scaled(Value x, double factor) { return b.multiply(x, b.like(x, factor)); }
   // A 0-d value against x.
   Value spread(Value scalar, Value x) { return b.broadcast_in_dim(b.convert(scalar, b.dtype(x)), b.shape(x), {}); }
   // The gradient with that of 0.5 * coefficient * |x|^2.
@@ -69,7 +68,7 @@ void adagrad(OpContext& op) {
   for (size_t i = 0; i < step.count; ++i) {
     const Value x = step.tensor(0, i), g = step.gradient(i, norm);
     const Value h = b.add(step.tensor(2, i), b.multiply(g, g));
-    const Value root = b.add(b.sqrt(h), step.number(h, epsilon));
+    const Value root = b.add(b.sqrt(h), b.like(h, epsilon));
     step.output(0, i, b.subtract(x, b.divide(b.multiply(step.spread(rate, x), g), root)));
     step.output(1, i, h);
   }
@@ -90,7 +89,7 @@ void adam(OpContext& op) {
     const Value x = step.tensor(0, i), g = step.gradient(i, norm);
     const Value v = b.add(step.scaled(step.tensor(2, i), alpha), step.scaled(g, 1.0 - alpha));
     const Value h = b.add(step.scaled(step.tensor(3, i), beta), step.scaled(b.multiply(g, g), 1.0 - beta));
-    const Value root = b.add(b.sqrt(h), step.number(h, epsilon));
+    const Value root = b.add(b.sqrt(h), b.like(h, epsilon));
     const Value moved = b.subtract(x, b.divide(b.multiply(step.spread(rate, x), v), root));
     step.output(0, i, norm_after == 0 ? moved : step.scaled(moved, 1.0 - norm_after));
     step.output(1, i, v);
