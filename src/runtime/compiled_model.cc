@@ -152,61 +152,65 @@ TensorMap CompiledModel::Impl::call(const TensorMap& given, const RandomState& s
   return model->by_name(eager ? eager->run(values, context) : runner->run(values, context, donation));
 }
 
-TensorMap CompiledModel::operator()(const TensorMap& inputs, const RunOptions& options) const try {
-  const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl_->max_loop_trips);
-  return impl_->call(inputs, impl_->random.take());
-} catch (Error& error) {
-  impl_->model->locate(error);
-  throw;
-} catch (const std::bad_alloc&) {
-  throw out_of_memory(*impl_->model);
+namespace {
+
+// Whatever runs the model: under the limits that it was given, and an Error on its way out says which file it was.
+template <class Fn>
+auto guarded(const CompiledModel::Impl& impl, const RunOptions& options, const Fn& fn) {
+  const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl.max_loop_trips);
+  try {
+    return fn();
+  } catch (Error& error) {
+    impl.model->locate(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory(*impl.model);
+  }
 }
 
-TensorMap CompiledModel::operator()(TensorMap&& inputs, const RunOptions& options) const try {
-  const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl_->max_loop_trips);
-  runtime::Donation donation;
-  for (const ValueSpec& spec : impl_->model->inputs) {
-    const auto found = inputs.find(spec.name);
-    donation.donated.push_back(found != inputs.end() && runtime::may_take(found->second));
-  }
-  TensorMap outputs = impl_->call(inputs, impl_->random.take(), &donation);
-  for (const auto& [name, value] : inputs) {
-    if (value.donated) value.tensor.mark_donated();
-  }
-  inputs.clear();  // only now: after an error the caller still has them
-  return outputs;
-} catch (Error& error) {
-  impl_->model->locate(error);
-  throw;
-} catch (const std::bad_alloc&) {
-  throw out_of_memory(*impl_->model);
+}  // namespace
+
+TensorMap CompiledModel::operator()(const TensorMap& inputs, const RunOptions& options) const {
+  return guarded(*impl_, options, [&] { return impl_->call(inputs, impl_->random.take()); });
+}
+
+TensorMap CompiledModel::operator()(TensorMap&& inputs, const RunOptions& options) const {
+  return guarded(*impl_, options, [&] {
+    runtime::Donation donation;
+    for (const ValueSpec& spec : impl_->model->inputs) {
+      const auto found = inputs.find(spec.name);
+      donation.donated.push_back(found != inputs.end() && runtime::may_take(found->second));
+    }
+    TensorMap outputs = impl_->call(inputs, impl_->random.take(), &donation);
+    for (const auto& [name, value] : inputs) {
+      if (value.donated) value.tensor.mark_donated();
+    }
+    inputs.clear();  // only now: after an error the caller still has them
+    return outputs;
+  });
 }
 
 const std::vector<ValueSpec>& CompiledModel::inputs() const { return impl_->model->inputs; }
 const std::vector<ValueSpec>& CompiledModel::outputs() const { return impl_->model->outputs; }
 
-void CompiledModel::trace(const TensorMap& inputs) const try {
-  const RunControl control(nullptr, impl_->max_loop_trips);
-  impl_->traced().ensure_trace(impl_->inputs(inputs), {impl_->random.get()});
-} catch (Error& error) {
-  impl_->model->locate(error);
-  throw;
-} catch (const std::bad_alloc&) {
-  throw out_of_memory(*impl_->model);
+void CompiledModel::trace(const TensorMap& inputs) const {
+  guarded(*impl_, {}, [&] { impl_->traced().ensure_trace(impl_->inputs(inputs), {impl_->random.get()}); });
 }
 
 RandomState CompiledModel::random_state() const { return impl_->random.get(); }
 void CompiledModel::set_random_state(const RandomState& state) const { impl_->random.set(state); }
 
 void CompiledModel::warm_up(const WarmUp& expected) const {
-  for (const auto& [sizes, inputs] : runtime::warm_up_inputs(impl_->model->inputs, expected)) {
-    try {
-      impl_->call(inputs, impl_->random.get());
-    } catch (Error& error) {
-      error.in(str("warm-up with ", sizes));
-      throw;
+  guarded(*impl_, {}, [&] {
+    for (const auto& [sizes, inputs] : runtime::warm_up_inputs(impl_->model->inputs, expected)) {
+      try {
+        impl_->call(inputs, impl_->random.get());
+      } catch (Error& error) {
+        error.in(str("warm-up with ", sizes));
+        throw;
+      }
     }
-  }
+  });
 }
 
 void CompiledModel::trim() const try {

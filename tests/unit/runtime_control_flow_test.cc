@@ -110,6 +110,8 @@ TEST_P(ControlFlow, ALoopThatNeverEndsStopsAtItsCapAndWhenCancelled) {
     EXPECT_NE(std::string(error.what()).find("Loop"), std::string::npos);
   }
   EXPECT_EQ(floats_of(capped(ends).at("y")), (std::vector<float>{1, 2, 3}));
+  const std::string warming = error_in([&] { capped.warm_up({.sizes = {{"n", {2, 4}}}}); });
+  EXPECT_NE(warming.find("after 1000 trips"), std::string::npos) << warming;
 
   const CompiledModel run = compiled_for(model, GetParam(), INT64_MAX);
   const CancelToken token;
