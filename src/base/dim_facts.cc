@@ -1,6 +1,7 @@
 // What a guard or an assertion teaches: replaced atoms, narrower ranges, sums known not to be negative.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/dim_table.h"
 
@@ -148,7 +149,7 @@ Table::Facts Table::facts() const {
   return facts;
 }
 
-void Table::forget(const Facts& until) {
+void Table::forget(Facts&& until) noexcept {
   for (size_t id = 0; id < nodes.size(); ++id) {
     const bool older = id < until.replaced.size();
     nodes[id].replaced = older ? until.replaced[id] : 0;
@@ -157,7 +158,7 @@ void Table::forget(const Facts& until) {
     else if (nodes[id].kind != Kind::symbol)
       nodes[id].known = {INT64_MIN, INT64_MAX};
   }
-  nonneg_facts = until.nonneg;
+  nonneg_facts = std::move(until.nonneg);
   ++epoch;
 }
 

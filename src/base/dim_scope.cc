@@ -169,7 +169,7 @@ ShapeScope::Local::~Local() {
     impl.assertions.resize(saved_->assertions);
   }
   impl.region = saved_->region;
-  impl.table.forget(saved_->facts);
+  impl.table.forget(std::move(saved_->facts));
   std::fill(impl.memo.begin(), impl.memo.end(), Impl::Memo());
 }
 

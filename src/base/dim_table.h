@@ -156,7 +156,7 @@ struct Table {
     std::vector<ExprId> nonneg;
   };
   Facts facts() const;
-  void forget(const Facts& until);
+  void forget(Facts&& until) noexcept;
 
   std::vector<Node> nodes;  // [0] is unused
   uint32_t epoch = 1;

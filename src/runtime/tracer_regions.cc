@@ -31,7 +31,11 @@ Tracer::Region::Region(Tracer& tracer, ir::Builder& builder, bool local, ir::Val
       segment_(tracer.segment_),
       in_use_(tracer.in_use_.size()),
       symbols_(tracer.trace_->scope->symbols().size()) {
-  if (local) local_.emplace(*tracer.trace_->scope);
+  if (local) {
+    range_ = tracer.inner_symbols_.size();
+    tracer.inner_symbols_.emplace_back(symbols_, symbols_);  // here, where memory may still run out
+    local_.emplace(*tracer.trace_->scope);
+  }
   tracer_.region_ = &builder;
   tracer_.region_random_ = random;
   tracer_.segment_ = ++tracer_.newest_segment_;
@@ -42,7 +46,7 @@ Tracer::Region::~Region() {
   tracer_.region_random_ = random_;
   tracer_.segment_ = segment_;
   tracer_.in_use_.resize(in_use_);
-  if (local_) tracer_.inner_symbols_.emplace_back(symbols_, tracer_.trace_->scope->symbols().size());
+  if (local_) tracer_.inner_symbols_[range_].second = tracer_.trace_->scope->symbols().size();
 }
 
 bool Tracer::Region::defines(Dim dim) const {

@@ -32,6 +32,7 @@ class Tracer::Region {
   ir::Value random_;
   int32_t segment_;
   size_t in_use_, symbols_;
+  size_t range_ = 0;  // of inner_symbols_, where local
   std::optional<ShapeScope::Local> local_;
 };
 
