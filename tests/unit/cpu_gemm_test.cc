@@ -143,9 +143,33 @@ void on_every_target(const std::function<void()>& body) {
 
 TEST(CpuGemm, EveryShapeAndLayoutIsRight) {
   on_every_target([] {
-    const int64_t shapes[][3] = {{1, 1, 1},   {1, 33, 7},   {2, 16, 5},    {3, 47, 64},    {5, 32, 100}, {6, 64, 64},
-                                 {7, 8, 3},   {13, 65, 31}, {14, 32, 128}, {15, 31, 9},    {16, 96, 33}, {29, 130, 385},
-                                 {64, 1, 50}, {40, 16, 20}, {33, 300, 64}, {150, 70, 800}, {4, 5, 0}};
+    const int64_t shapes[][3] = {{1, 1, 1},
+                                 {1, 33, 7},
+                                 {2, 16, 5},
+                                 {3, 47, 64},
+                                 {5, 32, 100},
+                                 {6, 64, 64},
+                                 {7, 8, 3},
+                                 {13, 65, 31},
+                                 {14, 32, 128},
+                                 {15, 31, 9},
+                                 {16, 96, 33},
+                                 {29, 130, 385},
+                                 {64, 1, 50},
+                                 {40, 16, 20},
+                                 {33, 300, 64},
+                                 {150, 70, 800},
+                                 {4, 5, 0},
+                                 // Few columns or rows: A in place, the last columns or all of B by dot products.
+                                 {20, 49, 700},
+                                 {30, 20, 50},
+                                 {9, 4, 40},
+                                 {31, 48, 2100},
+                                 {17, 64, 2048},
+                                 {4, 70, 19},
+                                 {2, 9, 130},
+                                 {1, 131, 65},
+                                 {45, 18, 513}};
     for (const auto& s : shapes) {
       for (int bits = 0; bits < 16; ++bits) {
         Case c{.m = s[0], .n = s[1], .k = s[2]};
@@ -316,10 +340,12 @@ TEST(CpuGemm, AGroupGivesTheBitsOfItsProducts) {
 
 TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
   on_every_target([] {
-    const int64_t shapes[][3] = {{1, 900, 700}, {3, 1000, 500}, {30, 300, 800}, {100, 100, 500}, {300, 40, 100}};
+    const int64_t shapes[][3] = {{1, 900, 700},   {3, 1000, 500}, {30, 300, 800},
+                                 {100, 100, 500}, {300, 40, 100}, {400, 49, 800}};
     for (const auto& s : shapes) {
-      for (bool packed : {true, false}) {
-        Case c{.m = s[0], .n = s[1], .k = s[2], .packed = packed};
+      for (int bits = 0; bits < 4; ++bits) {
+        Case c{.m = s[0], .n = s[1], .k = s[2], .packed = (bits & 1) != 0};
+        c.layout.b_transposed = bits & 2;
         std::vector<float> expected;
         const auto one = run(c, &expected);
         for (int threads : {2, 3}) {

@@ -9,6 +9,7 @@
 #endif
 
 #include "backends/cpu/kernels/attention-inl.h"
+#include "backends/cpu/kernels/sums-inl.h"
 #include "backends/cpu/kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,34 +24,6 @@ inline constexpr int kDotRows = 4;
 #else
 inline constexpr int kDotRows = 2;
 #endif
-
-#if HWY_TARGET != HWY_SCALAR
-template <class D>
-HWY_INLINE hn::Vec<hn::Full128<float>> sum_of_blocks([[maybe_unused]] D d, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    return v;
-  } else {
-    const hn::Half<D> half;
-    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-#endif
-
-// The sums of the lanes of four vectors.
-HWY_INLINE void store_sums(VF32 s0, VF32 s1, VF32 s2, VF32 s3, float* out) {
-#if HWY_TARGET == HWY_SCALAR
-  out[0] = hn::GetLane(s0), out[1] = hn::GetLane(s1), out[2] = hn::GetLane(s2), out[3] = hn::GetLane(s3);
-#else
-  const F32 d;
-  const hn::Repartition<double, F32> pairs;
-  const VF32 a = hn::Add(hn::InterleaveLower(d, s0, s1), hn::InterleaveUpper(d, s0, s1));
-  const VF32 b = hn::Add(hn::InterleaveLower(d, s2, s3), hn::InterleaveUpper(d, s2, s3));
-  const auto pa = hn::BitCast(pairs, a), pb = hn::BitCast(pairs, b);
-  const VF32 sums =
-      hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, pa, pb)), hn::BitCast(d, hn::InterleaveUpper(pairs, pa, pb)));
-  hn::StoreU(sum_of_blocks(d, sums), hn::Full128<float>(), out);
-#endif
-}
 
 // score[r][j] = q[r] . k[j] for j in [0, n). q is padded with zeros to whole vectors, `pitch` apart.
 template <int kRows>

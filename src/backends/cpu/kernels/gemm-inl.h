@@ -13,6 +13,7 @@
 
 #include "backends/cpu/kernels/activation-inl.h"
 #include "backends/cpu/kernels/gemm_ops.h"
+#include "backends/cpu/kernels/gemm_thin-inl.h"
 #include "backends/cpu/kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -63,9 +64,25 @@ struct IndexedRows {
   HWY_INLINE int64_t operator()(int64_t p) const { return offsets[p]; }
 };
 
-template <int kRows, int kVectors, class T, class BRows>
-HWY_INLINE void tile_loop(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, const BRows b_rows, int64_t k,
-                          float* HWY_RESTRICT out, int64_t out_row, bool accumulate) {
+// Where A's rows are: packed, a constant distance apart, or as they lie. Then each pointer serves three rows, which is
+// what an address can say of one distance.
+struct PackedRows {
+  const float* HWY_RESTRICT a;
+  HWY_INLINE float operator()(int r, int64_t p) const { return a[r * kPanelStride + p]; }
+};
+template <int kRows>
+struct RowsInPlace {
+  const float* HWY_RESTRICT a[(kRows + 2) / 3];
+  int64_t distance;
+  HWY_INLINE RowsInPlace(const float* first, int64_t row) : distance(row) {
+    for (int i = 0; i < (kRows + 2) / 3; ++i) a[i] = first + 3 * i * row;
+  }
+  HWY_INLINE float operator()(int r, int64_t p) const { return (a[r / 3] + p)[r % 3 * distance]; }
+};
+
+template <int kRows, int kVectors, class A, class T, class BRows>
+HWY_INLINE void tile_loop(const A a, const T* HWY_RESTRICT b, const BRows b_rows, int64_t k, float* HWY_RESTRICT out,
+                          int64_t out_row, bool accumulate) {
   const F32 d;
   // Few rows: several sums a result, over interleaved k, so that enough independent chains hide the latency.
   constexpr int kChains = kRows * kVectors >= 8 ? 1 : kRows * kVectors >= 3 ? 2 : 4;
@@ -87,7 +104,7 @@ HWY_INLINE void tile_loop(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, 
       for (int v = 0; v < kVectors; ++v) row[v] = load_b(b + b_rows(p + s) + v * kLanes);
       TM_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const VF value = hn::Set(d, a[r * kPanelStride + p + s]);
+        const VF value = hn::Set(d, a(r, p + s));
         TM_UNROLL
         for (int v = 0; v < kVectors; ++v) sum[s][r][v] = hn::MulAdd(value, row[v], sum[s][r][v]);
       }
@@ -100,7 +117,7 @@ HWY_INLINE void tile_loop(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, 
         const VF row = load_b(b + b_rows(p) + v * kLanes);
         TM_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          sum[0][r][v] = hn::MulAdd(hn::Set(d, a[r * kPanelStride + p]), row, sum[0][r][v]);
+          sum[0][r][v] = hn::MulAdd(hn::Set(d, a(r, p)), row, sum[0][r][v]);
         }
       }
     }
@@ -131,13 +148,19 @@ HWY_INLINE void tile_loop(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, 
 
 template <int kRows, int kVectors, class T>
 void tile(const float* a, const void* b, int64_t b_row, int64_t k, float* out, int64_t out_row, bool accumulate) {
-  tile_loop<kRows, kVectors>(a, static_cast<const T*>(b), StridedRows{b_row}, k, out, out_row, accumulate);
+  tile_loop<kRows, kVectors>(PackedRows{a}, static_cast<const T*>(b), StridedRows{b_row}, k, out, out_row, accumulate);
+}
+
+template <int kRows, int kVectors>
+void tile_in_place(const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t k, float* out, int64_t out_row,
+                   bool accumulate) {
+  tile_loop<kRows, kVectors>(RowsInPlace<kRows>(a, a_row), b, StridedRows{b_row}, k, out, out_row, accumulate);
 }
 
 template <int kRows, int kVectors>
 void indexed_tile(const float* a, const float* b, const int64_t* b_rows, int64_t k, float* out, int64_t out_row,
                   bool accumulate) {
-  tile_loop<kRows, kVectors>(a, b, IndexedRows{b_rows}, k, out, out_row, accumulate);
+  tile_loop<kRows, kVectors>(PackedRows{a}, b, IndexedRows{b_rows}, k, out, out_row, accumulate);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -153,6 +176,12 @@ namespace HWY_NAMESPACE {
 template <int kVectors, int... kRowsLessOne>
 const GemmOps::IndexedTile* indexed_table(std::integer_sequence<int, kRowsLessOne...>) {
   static constexpr GemmOps::IndexedTile kTable[] = {&indexed_tile<kRowsLessOne + 1, kVectors>...};
+  return kTable;
+}
+
+template <int kVectors, int... kRowsLessOne>
+const GemmOps::TileInPlace* in_place_table(std::integer_sequence<int, kRowsLessOne...>) {
+  static constexpr GemmOps::TileInPlace kTable[] = {&tile_in_place<kRowsLessOne + 1, kVectors>...};
   return kTable;
 }
 
@@ -415,12 +444,16 @@ inline const GemmOps* make_gemm_ops() {
       .lanes = kLanes,
       .tiles = tile_table<kTileVectors, float>(Rows()),
       .narrow_tiles = tile_table<1, float>(Rows()),
+      .tiles_in_place = in_place_table<kTileVectors>(Rows()),
+      .narrow_tiles_in_place = in_place_table<1>(Rows()),
       .f16_tiles = tile_table<kTileVectors, hwy::float16_t>(Rows()),
       .bf16_tiles = tile_table<kTileVectors, hwy::bfloat16_t>(Rows()),
       .indexed_tiles = indexed_table<kTileVectors>(Rows()),
       .narrow_indexed_tiles = indexed_table<1>(Rows()),
       .few_bits_tiles = {few_bits_table<2>(FewRows()), few_bits_table<4>(FewRows()), few_bits_table<8>(FewRows())},
       .few_bits_rows = kFewBitsRows,
+      .row_product = &row_product,
+      .dots = &dots,
       .pack_a = &pack_a,
       .pack_a_run = &pack_a_run,
       .pack_b = &pack_b,

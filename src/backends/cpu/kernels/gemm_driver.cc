@@ -17,6 +17,8 @@ constexpr int64_t kCacheLine = 64;
 constexpr int64_t kParallelWork = 256 * 1024;
 // Columns of B that one task goes through per block of k: kBlockK of them stay in the second-level cache.
 constexpr int64_t kTaskColumns = 256;
+// With so few columns A is read as it lies, in longer blocks than where it is packed.
+constexpr int64_t kFewColumns = 64, kInPlaceBlockK = 512;
 // Rows of unfinished sums that a task keeps when k needs several blocks.
 constexpr int64_t kGroupRows = 144;
 
@@ -38,11 +40,19 @@ enum class BSource {
   packed_half,       // half panels, few rows: widened in the tile
   widened,           // half panels, many rows: one task widens its columns into its scratch
   direct,            // read in place through its row stride; the last, partial panel is packed
+  row,               // one row of A: read in place, row after row
+  dots,              // few rows of A and a transposed B: its columns are read in place
   packed_here,       // one task packs its columns into its scratch
   indexed,           // read in place through a table of rows
   few_bits,          // panels of few bits, few rows: widened in the tile
   widened_few_bits,  // the same, many rows: one task widens its columns into its scratch
 };
+
+// Whether rows of A so far apart stay in an 8-way first-level cache of 32 KB while the tile goes along them.
+bool rows_spread(int64_t a_row, int64_t rows) {
+  constexpr int64_t kSets = 64, kWays = 8;
+  return rows <= kSets / std::gcd(std::max<int64_t>(1, a_row * 4 / kCacheLine), kSets) * kWays;
+}
 
 struct Plan {
   int64_t row_panels, column_panels;
@@ -51,6 +61,8 @@ struct Plan {
   int64_t most_columns;             // of one task, whole panels
   int64_t batches, tasks;
   BSource source;
+  bool a_in_place;
+  int64_t dot_columns;  // the last few columns, as dot products
   // Scratch of one task, in floats.
   int64_t a_floats, b_floats, tile_floats;
   int64_t slot_bytes() const { return (a_floats + b_floats + tile_floats) * 4; }
@@ -61,9 +73,15 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   // Even panels: 16 rows are 8 + 8, not 14 + 2. Depends on m alone, so that no partition changes a row's sum.
   p.row_panels = ceil_div(g.m, ops.tile_rows);
   p.column_panels = ceil_div(g.n, ops.tile_columns);
-  p.blocks = g.m == 1 ? 1 : std::max<int64_t>(1, ceil_div(g.k, kBlockK));
-  p.block_k = p.blocks == 1 ? g.k : std::min(kBlockK, round_up(ceil_div(g.k, p.blocks), 16));
+  const bool plain = !indexed_a && !indexed_b && !g.b_bits.bits && g.b_storage == Storage::f32;
+  // Where few columns follow, copying A costs about as much as the product.
+  p.a_in_place =
+      plain && g.m > 1 && g.n <= kFewColumns && g.a_column == 1 && rows_spread(g.a_row, std::min(g.m, ops.tile_rows));
+  const int64_t longest = p.a_in_place ? kInPlaceBlockK : kBlockK;
+  p.blocks = g.m == 1 ? 1 : std::max<int64_t>(1, ceil_div(g.k, longest));
+  p.block_k = p.blocks == 1 ? g.k : std::min(longest, round_up(ceil_div(g.k, p.blocks), 16));
   if (p.blocks > 1) p.blocks = ceil_div(g.k, p.block_k);
+  p.dot_columns = 0;
 
   if (indexed_b) {
     p.source = BSource::indexed;
@@ -77,6 +95,18 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
     const bool contiguous = g.b_storage == Storage::f32 && g.b_column == 1;
     const bool direct = contiguous && (p.row_panels <= 2 || spread(g.b_row, p.block_k, ops.tile_columns));
     p.source = direct ? BSource::direct : BSource::packed_here;
+    if (plain && g.m == 1 && contiguous) {
+      p.source = BSource::row;
+    } else if (plain && g.m <= kDotRows && g.b_row == 1 && g.n > 1 && (g.m == 1 || g.a_column == 1)) {
+      p.source = BSource::dots;
+      p.blocks = 1;
+      p.block_k = g.k;
+    } else if (plain) {
+      const int64_t last = g.n - (p.column_panels - 1) * ops.tile_columns;
+      for (const int64_t whole : {int64_t{0}, ops.lanes}) {
+        if (last > whole && last - whole <= ops.lanes / 4) p.dot_columns = last - whole;
+      }
+    }
   }
 
   p.batches = 1;
@@ -100,12 +130,19 @@ Plan make_plan(const GemmOps& ops, const GemmArgs& g, int threads, bool indexed_
   p.most_columns = ceil_div(p.column_panels, p.task_columns) * ops.tile_columns;
 
   const int64_t line = kCacheLine / 4;
-  p.a_floats = g.m == 1 && !indexed_a ? (g.a_column == 1 ? 0 : round_up(g.k, line)) : ops.tile_rows * kPanelStride;
+  const bool one_row = g.m == 1 && !indexed_a, a_stays = p.a_in_place || p.source == BSource::dots;
+  p.a_floats = g.a_column == 1 && (one_row || a_stays) ? 0
+               : one_row                               ? round_up(g.k, line)
+                                                       : ops.tile_rows * kPanelStride;
   p.b_floats = 0;
   if (own_b) p.b_floats = round_up(p.most_columns * g.k, line);
   if (p.source == BSource::direct && g.n % ops.tile_columns != 0) p.b_floats = round_up(ops.tile_columns * g.k, line);
+  p.b_floats += p.dot_columns * round_up(g.k, line);
   const int64_t group = std::min(g.m, kGroupRows + ops.tile_rows);
-  p.tile_floats = p.blocks > 1 ? group * p.most_columns : ops.tile_rows * ops.tile_columns;
+  const bool by_rows = p.source == BSource::row || p.source == BSource::dots;
+  p.tile_floats = p.blocks > 1 ? group * p.most_columns
+                  : by_rows    ? g.m * p.most_columns
+                               : ops.tile_rows * ops.tile_columns;
   p.tile_floats = round_up(p.tile_floats, line);
   return p;
 }
@@ -155,6 +192,8 @@ class Task {
     if (g.b_bits.bits) layout_ = few_bits_layout(g.k, g.b_bits, nr_);
     b_pack_ = a_pack_ + p.a_floats;
     tile_ = b_pack_ + p.b_floats;
+    dots_row_ = round_up(g.k, kCacheLine / 4);
+    dots_ = tile_ - p.dot_columns * dots_row_;
   }
 
   void run(int64_t index) {
@@ -165,6 +204,7 @@ class Task {
     end_column_ = cut(column_task + 1, p_.task_columns, p_.column_panels);
     const int64_t first_row = cut(row_task, p_.task_rows, p_.row_panels);
     const int64_t end_row = cut(row_task + 1, p_.task_rows, p_.row_panels);
+    if (p_.source == BSource::row || p_.source == BSource::dots) return whole_rows();
     prepare_b();
     if (p_.blocks == 1) {
       for (int64_t panel = first_row; panel < end_row; ++panel) row_panel(panel, 0, nullptr);
@@ -186,8 +226,57 @@ class Task {
  private:
   int64_t row_of(int64_t panel) const { return cut(panel, p_.row_panels, g_.m); }
 
+  // All rows of A, few, with the task's columns of a B that lies as it is.
+  void whole_rows() {
+    const int64_t column = first_column_ * nr_, columns = std::min(g_.n, end_column_ * nr_) - column;
+    const float* a = o_.a;
+    if (p_.a_floats) {
+      ops_.pack_a(1, g_.k, a, g_.a_row, g_.a_column, a_pack_);
+      a = a_pack_;
+    }
+    const float* b = reinterpret_cast<const float*>(o_.b) + column * g_.b_column;
+    float* out = in_place_ ? o_.c + column : tile_;
+    const int64_t out_row = in_place_ ? g_.c_row : p_.most_columns;
+    if (p_.source == BSource::row) {
+      ops_.row_product(a, b, g_.b_row, g_.k, columns, out);
+    } else {
+      ops_.dots({.x = a,
+                 .x_row = g_.a_row,
+                 .x_rows = g_.m,
+                 .y = b,
+                 .y_row = g_.b_column,
+                 .y_rows = columns,
+                 .k = g_.k,
+                 .out = out,
+                 .out_x = out_row,
+                 .out_y = 1,
+                 .accumulate = false});
+    }
+    if (in_place_) return;
+    for (int64_t j = 0; j < columns; j += nr_) {
+      finish(tile_ + j, out_row, 0, g_.m, column + j, std::min(nr_, columns - j));
+    }
+  }
+
+  // The columns of a panel that a tile computes.
+  int64_t tile_columns_of(int64_t panel) const {
+    const int64_t columns = std::min(nr_, g_.n - panel * nr_);
+    return panel + 1 == p_.column_panels ? columns - p_.dot_columns : columns;
+  }
+
+  void pack_last(float* out) const {
+    const int64_t panel = p_.column_panels - 1;
+    if (tile_columns_of(panel) > 0) pack_panel(panel, out);
+    const float* b = reinterpret_cast<const float*>(o_.b) + (g_.n - p_.dot_columns) * g_.b_column;
+    for (int64_t j = 0; j < p_.dot_columns; ++j) {
+      for (int64_t p = 0; p < g_.k; ++p) dots_[j * dots_row_ + p] = b[p * g_.b_row + j * g_.b_column];
+    }
+  }
+
   void prepare_b() {
     switch (p_.source) {
+      case BSource::row:
+      case BSource::dots:
       case BSource::packed:
       case BSource::packed_half:
       case BSource::indexed:
@@ -205,11 +294,12 @@ class Task {
         return;
       }
       case BSource::direct:
-        if (end_column_ == p_.column_panels && g_.n % nr_ != 0) pack_panel(end_column_ - 1, b_pack_);
+        if (end_column_ == p_.column_panels && g_.n % nr_ != 0) pack_last(b_pack_);
         return;
       case BSource::packed_here:
         for (int64_t j = first_column_; j < end_column_; ++j) {
-          pack_panel(j, b_pack_ + (j - first_column_) * nr_ * g_.k);
+          float* const out = b_pack_ + (j - first_column_) * nr_ * g_.k;
+          j + 1 == p_.column_panels ? pack_last(out) : pack_panel(j, out);
         }
         return;
     }
@@ -249,6 +339,8 @@ class Task {
         return reinterpret_cast<const float*>(o_.b) + panel * nr_;
       case BSource::few_bits:
         return o_.b + panel * layout_.panel_bytes;
+      case BSource::row:
+      case BSource::dots:
       case BSource::widened:
       case BSource::widened_few_bits:
       case BSource::packed_here:
@@ -287,10 +379,12 @@ class Task {
       ops_.pack_a(rows, k, a, g_.a_row, g_.a_column, a_pack_);
       a = a_pack_;
     }
+    const int64_t a_row = p_.a_in_place ? g_.a_row : kPanelStride;
     const bool last = block + 1 == p_.blocks;
     for (int64_t j = first_column_; j < end_column_; ++j) {
       const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
-      const bool in_place = !sums && in_place_ && (columns == nr_ || whole_vectors(columns));
+      const int64_t by_tile = tile_columns_of(j);
+      const bool in_place = !sums && in_place_ && (columns == nr_ || by_tile < columns || whole_vectors(columns));
       float* out = in_place ? o_.c + row * g_.c_row + column : sums ? sums + (j - first_column_) * nr_ : tile_;
       const int64_t out_row = in_place ? g_.c_row : sums ? p_.most_columns : nr_;
       int64_t b_row;
@@ -301,8 +395,24 @@ class Task {
       } else if (p_.source == BSource::few_bits) {
         few_bits_tiles()[rows - 1](a, static_cast<const std::byte*>(b), g_.b_bits, layout_, k0, k, out, out_row,
                                    block > 0);
-      } else {
-        tiles(columns)[rows - 1](a, b, b_row, k, out, out_row, block > 0);
+      } else if (p_.a_in_place) {
+        const auto* table = by_tile <= ops_.lanes ? ops_.narrow_tiles_in_place : ops_.tiles_in_place;
+        if (by_tile) table[rows - 1](a, a_row, static_cast<const float*>(b), b_row, k, out, out_row, block > 0);
+      } else if (by_tile) {
+        tiles(by_tile)[rows - 1](a, b, b_row, k, out, out_row, block > 0);
+      }
+      if (by_tile < columns) {
+        ops_.dots({.x = dots_ + k0,
+                   .x_row = dots_row_,
+                   .x_rows = p_.dot_columns,
+                   .y = a,
+                   .y_row = a_row,
+                   .y_rows = rows,
+                   .k = k,
+                   .out = out + by_tile,
+                   .out_x = 1,
+                   .out_y = out_row,
+                   .accumulate = block > 0});
       }
       if (!last || in_place) continue;
       if (indexed_b_) {
@@ -357,7 +467,8 @@ class Task {
   const IndexedB* indexed_b_;
   const int64_t nr_;
   bool in_place_;  // the sums are the result
-  float *a_pack_, *b_pack_, *tile_;
+  float *a_pack_, *b_pack_, *tile_, *dots_;
+  int64_t dots_row_;
   FewBitsLayout layout_ = {};
   Operands o_ = {};
   int64_t first_column_ = 0, end_column_ = 0;

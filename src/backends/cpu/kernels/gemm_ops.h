@@ -16,6 +16,7 @@ inline constexpr int64_t kBlockK = 384;
 inline constexpr int64_t kPanelStride = kBlockK + 16;
 inline constexpr int64_t kMaxTileRows = 14;
 inline constexpr int64_t kMaxTileColumns = 32;
+inline constexpr int64_t kDotRows = 4;
 
 // Adds epilogue terms to a tile and stores it. With c_column or residual_column other than 1 the sizes are at most
 // those of a register tile, else anything.
@@ -43,6 +44,11 @@ struct GemmOps {
                         bool accumulate);
   const Tile* tiles;         // [rows - 1]
   const Tile* narrow_tiles;  // [rows - 1], one vector wide
+  // The same with A as it lies, its rows a_row floats apart.
+  using TileInPlace = void (*)(const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t k, float* out,
+                               int64_t out_row, bool accumulate);
+  const TileInPlace* tiles_in_place;
+  const TileInPlace* narrow_tiles_in_place;
   const Tile* f16_tiles;
   const Tile* bf16_tiles;
   // The same, row p of B being at b + b_rows[p].
@@ -55,6 +61,21 @@ struct GemmOps {
                                int64_t k0, int64_t k, float* out, int64_t out_row, bool accumulate);
   const FewBitsTile* few_bits_tiles[3];  // by bits: 2, 4, 8; [rows - 1]
   int64_t few_bits_rows;                 // the most rows of such a tile; beyond, widening pays
+
+  // out[columns] = a[k] B.
+  void (*row_product)(const float* a, const float* b, int64_t b_row, int64_t k, int64_t columns, float* out);
+  // out[r, j] = (accumulate ? out : 0) + x[r] . y[j], k long each; at most kDotRows rows of x.
+  struct Dots {
+    const float* x;
+    int64_t x_row, x_rows;
+    const float* y;
+    int64_t y_row, y_rows;
+    int64_t k;
+    float* out;
+    int64_t out_x, out_y;
+    bool accumulate;
+  };
+  void (*dots)(const Dots& dots);
 
   void (*pack_a)(int64_t rows, int64_t k, const float* a, int64_t row_stride, int64_t column_stride, float* out);
   // Rows of a packed panel from neighbouring places: row r is a[columns[0 .. k) + r].
