@@ -7,6 +7,7 @@
 #include "onnx/tensor_proto.h"
 #include "ops/known_moves.h"
 #include "ops/registry.h"
+#include "ops/sequence.h"
 #include "ops/support.h"
 
 namespace transmuter::ops {
@@ -39,26 +40,6 @@ Dim item_count(OpContext& op, const Items& items) {
     count = count + (item->stack ? item->stack->count : Dim(1));
   }
   return count;
-}
-
-// All items, of one type, along a new first axis; none where they differ.
-std::optional<Value> stacked_items(OpContext& op, const Items& items) {
-  ir::Builder& b = op.build();
-  std::vector<Value> parts;
-  for (const TracedPtr& item : items) {
-    if (item->stack && (item->stack->hidden || item->stack->axis >= 0)) return {};
-    Value part = op.value_of(*item);
-    if (!item->stack) part = b.expand_dims(part, {0});
-    if (!parts.empty()) {
-      const ir::Type &first = b.type(parts[0]), &other = b.type(part);
-      if (first.dtype != other.dtype || first.rank() != other.rank()) return {};
-      for (size_t axis = 1; axis < first.shape.size(); ++axis)
-        if (!provably_eq(first.shape[axis], other.shape[axis])) return {};
-    }
-    parts.push_back(part);
-  }
-  if (parts.empty()) return {};
-  return b.concatenate(std::move(parts), 0);
 }
 
 void output_sequence(OpContext& op, Items items, DType element) {
@@ -104,7 +85,7 @@ void sequence_empty(OpContext& op) {
 bool dynamic_at(OpContext& op, const Items& items) {
   require_index(op, 1);
   if (op.rank(1) > 1 || !provably_eq(product(op.shape(1)), 1)) return false;
-  const std::optional<Value> all = stacked_items(op, items);
+  const std::optional<Value> all = stacked_items(op.build(), items, [&](Traced& item) { return op.value_of(item); });
   if (!all) return false;
   ir::Builder& b = op.build();
   const Dims& shape = b.shape(*all);
@@ -302,6 +283,25 @@ void optional_get_element(OpContext& op) {
 }
 
 }  // namespace
+
+std::optional<Value> stacked_items(ir::Builder& b, const Items& items,
+                                   const std::function<Value(Traced&)>& in_program) {
+  std::vector<Value> parts;
+  for (const TracedPtr& item : items) {
+    if (item->stack && (item->stack->hidden || item->stack->axis >= 0)) return {};
+    Value part = in_program(*item);
+    if (!item->stack) part = b.expand_dims(part, {0});
+    if (!parts.empty()) {
+      const ir::Type &first = b.type(parts[0]), &other = b.type(part);
+      if (first.dtype != other.dtype || first.rank() != other.rank()) return {};
+      for (size_t axis = 1; axis < first.shape.size(); ++axis)
+        if (!provably_eq(first.shape[axis], other.shape[axis])) return {};
+    }
+    parts.push_back(part);
+  }
+  if (parts.empty()) return {};
+  return b.concatenate(std::move(parts), 0);
+}
 
 void register_sequence(Registry& r) {
   r.add("SequenceConstruct", {11}, sequence_construct);

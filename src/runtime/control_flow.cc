@@ -50,13 +50,6 @@ Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, in
   return stacked(std::move(tensors), axis);
 }
 
-// With zeros behind it, `count` along axis 0.
-Tensor padded_rows(const Tensor& x, int64_t count) {
-  Shape shape = x.shape();
-  shape[0] = count - shape[0];
-  return shape[0] == 0 ? x : joined({x, Tensor::zeros(x.dtype(), shape)}, 0);
-}
-
 size_t bytes_of(const Value& value) {
   size_t bytes = value.is_tensor() && value.tensor.dtype() != DType::string ? value.tensor.nbytes() : 0;
   for (const Value& item : value.items) bytes += bytes_of(item);
@@ -124,11 +117,12 @@ int64_t count_trips(LoopSignature& scan, const std::vector<Value>& inputs) {
   return trips;
 }
 
-// States, then the rows of each scan output.
-std::vector<Value> run_trips(const LoopSignature& scan, const std::vector<Value>& inputs, int64_t trips,
-                             const Body& body, Rows& rows) {
+std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
+                            const Body& body) {
+  LoopSignature scan = loop_signature(node, graph, inputs.size());
+  const int64_t trips = count_trips(scan, inputs);
   std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
-  rows.assign(scan.stacked, {});
+  Rows rows(scan.stacked);
   for (int64_t i = 0; i < trips; ++i) {
     RunControl::check();
     std::vector<Value> in = state;
@@ -139,63 +133,11 @@ std::vector<Value> run_trips(const LoopSignature& scan, const std::vector<Value>
     append(rows, out, scan.carried);
     for (size_t k = 0; k < scan.carried; ++k) state[k] = std::move(out[k]);
   }
-  return state;
-}
-
-std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
-                            const Body& body) {
-  LoopSignature scan = loop_signature(node, graph, inputs.size());
-  const int64_t trips = count_trips(scan, inputs);
-  Rows rows;
-  std::vector<Value> results = run_trips(scan, inputs, trips, body, rows);
   for (size_t k = 0; k < scan.stacked; ++k) {
     if (scan.out_directions[k]) std::reverse(rows[k].begin(), rows[k].end());
-    results.emplace_back(stack(rows[k], graph.outputs[scan.carried + k], scan.out_axes[k]));
+    state.emplace_back(stack(rows[k], graph.outputs[scan.carried + k], scan.out_axes[k]));
   }
-  return results;
-}
-
-// Version 8: axis 0 is the batch, axis 1 the sequence, the first input (may be absent) the lengths.
-std::vector<Value> run_batched_scan(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
-                                    const Body& body) {
-  check(inputs.size() >= 2, "Scan: there is nothing to scan");
-  const std::vector<Value> batched(inputs.begin() + 1, inputs.end());
-  LoopSignature scan = loop_signature(node, graph, batched.size());
-  for (const Value& value : batched)
-    check(static_cast<const Tensor&>(value).rank() >= 1, "Scan: an input has no batch axis");
-  const int64_t batch = batched[0].tensor.dim(0);
-  std::vector<std::vector<Value>> results(graph.outputs.size());
-  for (int64_t b = 0; b < batch; ++b) {
-    std::vector<Value> one;
-    for (const Value& value : batched) {
-      if (value.tensor.dim(0) != batch) throw Error(ErrorCode::invalid_input, "Scan: the inputs differ in batch size");
-      one.emplace_back(row_of(value.tensor, 0, b));
-    }
-    const int64_t longest = count_trips(scan, one);
-    int64_t trips = longest;
-    if (inputs[0].kind != Value::Kind::none) {
-      const Tensor lengths = inputs[0].tensor.aligned().cast(DType::i64);
-      if (lengths.size() != batch)
-        throw Error(ErrorCode::invalid_input, "Scan: one sequence length an element is needed");
-      trips = lengths.data<int64_t>()[b];
-      if (trips < 0 || trips > longest)
-        throw Error(ErrorCode::invalid_input, str("Scan: a sequence length is ", trips, " of at most ", longest));
-    }
-    for (size_t k = 0; k < scan.scanned; ++k) {
-      Value& value = one[scan.carried + k];
-      if (trips < longest) value = piece_of(value.tensor, 0, 0, trips);
-    }
-    Rows rows;
-    std::vector<Value> state = run_trips(scan, one, trips, body, rows);
-    for (size_t k = 0; k < scan.carried; ++k) results[k].push_back(std::move(state[k]));
-    for (size_t k = 0; k < scan.stacked; ++k) {
-      const onnx::ValueInfo& declared = graph.outputs[scan.carried + k];
-      results[scan.carried + k].emplace_back(padded_rows(stack(rows[k], declared, 0), longest));
-    }
-  }
-  std::vector<Value> outputs;
-  for (size_t k = 0; k < results.size(); ++k) outputs.emplace_back(stack(results[k], graph.outputs[k], 0));
-  return outputs;
+  return state;
 }
 
 std::vector<Value> run_sequence_map(const std::vector<Value>& inputs, const onnx::Graph& graph, const Body& body) {
@@ -240,7 +182,7 @@ LoopSignature loop_signature(const onnx::Node& node, const onnx::Graph& body, si
   loop.stacked = body.outputs.size() - results;
   loop.out_axes = loop.out_directions = std::vector<int64_t>(loop.stacked, 0);
   if (loop.is_loop) return loop;
-  loop.in_directions = ints_or_zeros(node, node.version < 9 ? "directions" : "scan_input_directions", loop.scanned);
+  loop.in_directions = ints_or_zeros(node, "scan_input_directions", loop.scanned);
   loop.out_directions = ints_or_zeros(node, "scan_output_directions", loop.stacked);
   loop.in_axes = ints_or_zeros(node, "scan_input_axes", loop.scanned);
   loop.out_axes = ints_or_zeros(node, "scan_output_axes", loop.stacked);
@@ -274,7 +216,7 @@ std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs,
   const onnx::Graph& graph = graph_attribute(node, "body");
   if (node.op_type == "Loop") return run_loop(node, inputs, graph, body);
   if (node.op_type == "SequenceMap") return run_sequence_map(inputs, graph, body);
-  return node.version < 9 ? run_batched_scan(node, inputs, graph, body) : run_scan(node, inputs, graph, body);
+  return run_scan(node, inputs, graph, body);
 }
 
 }  // namespace transmuter::runtime

@@ -21,8 +21,7 @@ struct LoopSignature {
   std::vector<int64_t> in_axes, in_directions;   // of what is scanned
   std::vector<int64_t> out_axes, out_directions;  // of what is stacked
 };
-// `inputs`: how many the node has, without the lengths that a Scan before version 9 takes. Throws Error(invalid_model)
-// where node and body don't fit together.
+// `inputs`: how many the node has. Throws Error(invalid_model) where node and body don't fit together.
 LoopSignature loop_signature(const onnx::Node& node, const onnx::Graph& body, size_t inputs);
 // Counts a negative axis from the front; false where it is out of range.
 bool normalise(int64_t& axis, int64_t rank);

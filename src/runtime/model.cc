@@ -2,6 +2,7 @@
 #include <new>
 
 #include "base/strings.h"
+#include "onnx/batched_scan.h"
 #include "onnx/tensor_proto.h"
 #include "onnx/value_proto.h"
 #include "ops/registry.h"
@@ -51,6 +52,7 @@ std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& optio
   check_model(model);
   auto impl = std::make_shared<Model::Impl>();
   impl->model = std::move(model);
+  onnx::spell_out_batched_scans(impl->model.graph);
   impl->options = options;
   for (const onnx::ValueInfo& info : impl->model.graph.inputs) {
     impl->inputs.push_back(spec_of(info));

@@ -69,6 +69,7 @@ class Tracer : public ops::TraceHost {
 
   // Thrown while a region is traced: what it holds cannot stand in a program; the host drives the loop.
   struct NotInProgram {};
+  struct OtherRank : NotInProgram {};  // a state has another rank after a trip
 
   // tracer.cc: nodes
   std::unique_ptr<Trace> trace_once(const std::vector<Value>& inputs);
@@ -105,7 +106,9 @@ class Tracer : public ops::TraceHost {
   bool trace_trip(const LoopParts& loop, const Captures& captures, const std::vector<ir::Value>& outside,
                   std::vector<std::vector<bool>>& changes, LoopBody& body);
   bool read_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
-  bool emit_loop(const onnx::Node& node, LoopParts& loop);
+  bool read_map(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
+  bool peel_trip(LoopParts& loop);
+  bool emit_loop(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
   bool lower_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
   bool read_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
   bool emit_while(const onnx::Node& node, LoopParts& loop);

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "ir/composites/composites.h"
+#include "ops/random.h"
+#include "ops/sequence.h"
 #include "runtime/reads.h"
 #include "runtime/tracer_regions.h"
 
@@ -50,7 +52,7 @@ bool Tracer::read_loop(const onnx::Node& node, const std::vector<TracedPtr>& inp
 }
 
 bool Tracer::map_items(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
-  if (node.op_type != "SequenceMap" || options_.single_node) return false;
+  if (node.op_type != "SequenceMap" || options_.single_node || ops::draws_numbers(node)) return false;
   if (inputs.empty() || !inputs[0] || !inputs[0]->is_sequence) return false;
   const size_t count = inputs[0]->items.size();
   if (count > kMaxInlined) return false;
@@ -84,14 +86,51 @@ bool Tracer::map_items(const onnx::Node& node, const std::vector<TracedPtr>& inp
   return true;
 }
 
+// A SequenceMap over items that lie in one tensor, or could: what it maps is scanned, what it gives are sequences to
+// which each trip appends.
+bool Tracer::read_map(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
+  loop.body = &graph_attribute(node, "body");
+  loop.maps = true;
+  loop.draws = ops::draws_numbers(node);
+  loop.number = node.number;
+  if (inputs.size() != loop.body->inputs.size()) return false;
+  for (const TracedPtr& input : inputs) {
+    if (!input) return false;
+    loop.fixed.push_back(!input->is_sequence);
+    if (!input->is_sequence) continue;
+    if (!std::all_of(input->items.begin(), input->items.end(), is_program_tensor)) return false;
+    const std::optional<ir::Value> all =
+        ops::stacked_items(build(), input->items, [&](Traced& item) { return materialise(item); });
+    if (!all) return false;
+    loop.sources.push_back(traced_value(build(), *all, segment_));
+  }
+  loop.scanned = loop.sources.size();
+  loop.in_axes = loop.in_directions = std::vector<int64_t>(loop.scanned, 0);
+  loop.carried = loop.body->outputs.size();
+  for (const onnx::ValueInfo& declared : loop.body->outputs) {
+    loop.states.push_back(std::make_shared<Traced>());
+    loop.states.back()->is_sequence = true;
+    loop.states.back()->type.dtype = declared.dtype;
+  }
+  return loop.scanned > 0 && loop.count_rows();
+}
+
 bool Tracer::lower_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
   if (!can_hold_regions()) return lower_while(node, inputs);
   trace_->scope->set_origin(where(node));
   build().set_location(where(node));
   try {
     LoopParts loop;
-    return read_loop(node, inputs, loop) && emit_loop(node, loop);
+    const bool maps = node.op_type == "SequenceMap";
+    if (!(maps ? read_map(node, inputs, loop) : read_loop(node, inputs, loop))) return false;
+    try {
+      return emit_loop(node, inputs, loop);
+    } catch (const OtherRank&) {
+      return peel_trip(loop) && emit_loop(node, inputs, loop);
+    }
   } catch (const NotInProgram&) {
+    return false;
+  } catch (const DataDependentDecision&) {
     return false;
   } catch (const Error& error) {
     // A body that runs no trip need not make sense; if it is a fault, the trip that the host drives says so.
@@ -106,12 +145,14 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
   ir::Builder b(trace_->scope);
   Region region(*this, b, true, {});
   const auto in_region = [&](ir::Value value) { return traced_value(b, value, segment_); };
-  const ir::Value t = b.input({DType::i64, {}}, "t");
+  ir::Value t = b.input({DType::i64, {}}, "t");
+  if (loop.done > 0) t = b.add(t, b.integer(DType::i64, loop.done));
   std::vector<TracedPtr> in;
   if (loop.is_loop) in = {in_region(t), known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
   ir::Builder& around = *(region.outer());
   std::vector<ir::Value> states;  // parameters
   for (const TracedPtr& state : loop.states) {
+    if (loop.maps) break;
     if (state->is_sequence) {
       auto inside = std::make_shared<Traced>();
       inside->is_sequence = true;
@@ -137,8 +178,9 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
   size_t next = captures.operands().size();
   if (loop.draws) region_random_ = ir::random_state_in_trip(b, fixed[next++], loop.number, t);
   for (size_t k = 0; k < loop.scanned; ++k) {
-    const ir::Value last = b.dim_value(*loop.trips - 1, DType::i64);
+    const ir::Value last = b.dim_value(*loop.trips + (loop.done - 1), DType::i64);
     const ir::Value at = loop.in_directions[k] ? b.subtract(last, t) : t;
+    while (in.size() < loop.fixed.size() && loop.fixed[in.size()]) in.push_back(nullptr);  // among what is given
     in.push_back(in_region(row_at(b, fixed[next++], loop.in_axes[k], at)));
   }
   std::vector<TracedPtr> out = inline_graph(*loop.body, in, given);
@@ -157,12 +199,17 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
   size_t tensor = 0;
   for (size_t i = 0; i < loop.states.size(); ++i) {
     const bool is_sequence = loop.states[i]->is_sequence;
-    body.appends.push_back(false);
+    body.appends.push_back(loop.maps);
+    if (loop.maps) {
+      rows.push_back(out[i]);
+      continue;
+    }
     if (!is_sequence) {
       if (!is_program_tensor(out[i])) throw NotInProgram{};
       const ir::Value value = materialise(*out[i]);
       const ir::Type &before = b.type(states[tensor]), &after = b.type(value);
-      if (before.dtype != after.dtype || before.rank() != after.rank()) throw NotInProgram{};
+      if (before.rank() != after.rank()) throw OtherRank{};
+      if (before.dtype != after.dtype) throw NotInProgram{};
       for (size_t axis = 0; axis < before.shape.size(); ++axis) {
         if (changes[tensor][axis] || provably_eq(before.shape[axis], after.shape[axis])) continue;
         changes[tensor][axis] = true;
@@ -200,9 +247,43 @@ bool Tracer::trace_trip(const LoopParts& loop, const Captures& captures, const s
   return true;
 }
 
-bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
+// A state whose rank another one follows after the first trip (a scalar that becomes a list): that trip is traced where
+// the loop stands, for calls that have one, and the loop makes the rest.
+bool Tracer::peel_trip(LoopParts& loop) {
+  if (loop.condition || loop.draws || loop.maps || !loop.trips || !decide_lt(0, *loop.trips, "Loop: is there a trip"))
+    return false;
+  std::vector<TracedPtr> in;
+  if (loop.is_loop)
+    in = {known_traced(Known::scalar(DType::i64, ops::Scalar(Dim(0)))),
+          known_traced(Known::scalar(DType::boolean, ops::Scalar(Dim(1))))};
+  in.insert(in.end(), loop.states.begin(), loop.states.end());
+  for (size_t k = 0; k < loop.scanned; ++k) {
+    const ir::Value at = build().dim_value(loop.in_directions[k] ? *loop.trips - 1 : Dim(0), DType::i64);
+    const ir::Value source = materialise(*loop.sources[k]);
+    in.push_back(traced_value(build(), row_at(build(), source, loop.in_axes[k], at), segment_));
+  }
+  std::vector<TracedPtr> out = inline_graph(*loop.body, in);
+  if (loop.is_loop) {
+    if (!is_program_tensor(out[0])) return false;
+    if (!is_known_true(out[0]->known)) loop.condition = out[0];
+    out.erase(out.begin());
+  }
+  const auto first_row = out.begin() + static_cast<ptrdiff_t>(loop.carried);
+  loop.states.assign(out.begin(), first_row);
+  loop.first_rows.assign(first_row, out.end());
+  for (const TracedPtr& state : loop.states)
+    if (!is_program_tensor(state) && !(state && state->is_sequence)) return false;
+  if (!std::all_of(loop.first_rows.begin(), loop.first_rows.end(), is_program_tensor)) return false;
+  loop.done = 1;
+  loop.trips = *loop.trips - 1;
+  return true;
+}
+
+bool Tracer::emit_loop(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
   Captures captures(*this);
   captures.add_all(*loop.body);
+  for (size_t i = 0; i < loop.fixed.size(); ++i)
+    if (loop.fixed[i]) captures.add(loop.body->inputs[i].name, inputs[i]);
   std::vector<ir::Value> operands;
   std::vector<std::vector<bool>> changes;
   for (const TracedPtr& state : loop.states) {
@@ -254,6 +335,11 @@ bool Tracer::emit_loop(const onnx::Node& node, LoopParts& loop) {
     if (i >= loop.states.size()) {
       const size_t k = i - loop.states.size();
       ir::Value value = rows[k]->value;
+      if (!loop.first_rows.empty()) {
+        const ir::Value first = build().expand_dims(materialise(*loop.first_rows[k]), {0});
+        if (build().rank(first) != build().rank(value)) return false;
+        value = build().concatenate({first, value}, 0);
+      }
       int64_t axis = loop.out_axes[k];
       if (!normalise(axis, build().rank(value))) return false;
       if (loop.out_directions[k]) value = build().reverse(value, {0});

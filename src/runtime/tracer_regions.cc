@@ -105,7 +105,7 @@ Tracer::Named Tracer::Captures::inside(ir::Builder& region, std::span<const ir::
 }
 
 bool Tracer::LoopParts::read(const onnx::Node& node, const std::vector<TracedPtr>& inputs) {
-  if (node.op_type == "SequenceMap" || (node.op_type == "Scan" && node.version < 9)) return false;
+  if (node.op_type == "SequenceMap") return false;
   body = &graph_attribute(node, "body");
   static_cast<LoopSignature&>(*this) = loop_signature(node, *body, inputs.size());
   draws = ops::draws_numbers(node);

@@ -64,6 +64,10 @@ struct Tracer::LoopParts : LoopSignature {
   const onnx::Graph* body = nullptr;
   bool draws = false;                           // random numbers, anew each trip
   uint64_t number = 0;                          // the node's, for its draws
+  bool maps = false;                            // a SequenceMap: states are the sequences that it gives
+  std::vector<bool> fixed;                      // of a SequenceMap, by input of the body: the same each trip
+  std::vector<ops::TracedPtr> first_rows;       // of a trip that was traced outside, by stacked output
+  int64_t done = 0;                             // trips traced outside; `trips` counts those that are left
   std::optional<Dim> trips;                     // none: the condition alone ends it
   ops::TracedPtr condition;                     // before the first trip; null: true
   std::vector<ops::TracedPtr> states, sources;  // sources: what is scanned
