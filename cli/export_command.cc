@@ -18,18 +18,41 @@ struct ExportOptions {
   std::string model;
   std::vector<std::string> extents;
   std::string data_set;
+  std::vector<std::string> inputs;
   std::string output;
+  std::string weights;  // a folder
   bool stablehlo = false;
+  StableHloOptions text;
 };
+
+// What @main of each module takes that no run gives: MODULE.N.npy for its argument N.
+void write_weights(const std::vector<StableHloModule>& modules, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error(ErrorCode::io, "cannot make the folder " + folder.string() + ": " + error.message());
+  for (const StableHloModule& module : modules) {
+    for (size_t i = 0; i < module.arguments.size(); ++i)
+      if (module.arguments[i].weight)
+        write_npy((folder / (module.name + "." + std::to_string(i) + ".npy")).string(), module.arguments[i].weight);
+  }
+}
 
 void export_model(const ExportOptions& options) {
   const Model model = Model::load(local_path(options.model));
   CompileOptions compile = options.engine.compile_options();
   compile.backend = "reference";
   const CompiledModel traced = model.compile(compile);
-  traced.trace(options.data_set.empty() ? generated_inputs(model, parse_extents(options.extents), 100)
-                                        : read_data_set(model, options.data_set));
-  const std::string text = traced.stablehlo();
+  TensorMap inputs = options.inputs.empty() ? TensorMap() : read_inputs(model, options.inputs);
+  if (!options.data_set.empty()) {
+    inputs = read_data_set(model, options.data_set);
+  } else if (inputs.empty()) {
+    inputs = generated_inputs(model, parse_extents(options.extents), 100);
+  }
+  traced.trace(inputs);
+  const std::vector<StableHloModule> modules = traced.stablehlo_modules(options.text);
+  if (!options.weights.empty()) write_weights(modules, options.weights);
+  std::string text;
+  for (const StableHloModule& module : modules) text += module.text;
   if (options.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return;
@@ -77,7 +100,15 @@ void add_export(CLI::App& app) {
   command->add_flag("--stablehlo", options->stablehlo, "the text form of the program")->required();
   command->add_option("--dim", options->extents, "NAME=VALUE for each symbolic extent");
   command->add_option("--from-case", options->data_set, "a test_data_set_N folder whose inputs give the extents");
+  command->add_option("-i,--input", options->inputs, "NAME=FILE.npy, NAME=FILE.pb or NAME=JSON, in place of --dim")
+      ->allow_extra_args(false);
   command->add_option("-o,--output", options->output, "file to write; standard output without it");
+  CLI::Option* embed = command->add_flag("--embed-weights", options->text.embed_weights,
+                                         "weights as constants of the text; for small models");
+  command
+      ->add_option("--weights", options->weights,
+                   "folder for the weights: MODULE.N.npy is argument N of that module's @main")
+      ->excludes(embed);
   command->add_flag("--no-passes", options->engine.no_passes, "leave the program as traced");
   command->callback([options] { export_model(*options); });
 }

@@ -162,6 +162,16 @@ if [ $mode != fast ]; then
     done
   fi
   check examples tests/examples/check.sh
+  if [ -f "$build/models/all-MiniLM-L6-v2/model.onnx" ]; then
+    if "$python" -c "import jax" 2>/dev/null ||
+      "$python" -m pip install --quiet --disable-pip-version-check jax==0.10.2 >/dev/null 2>&1; then
+      check "an export in JAX" "$python" examples/jax/run_exported.py "$program" \
+        "$build/models/all-MiniLM-L6-v2/model.onnx" "input_ids=[[101, 7592, 2088, 102]]" \
+        "attention_mask=[[1, 1, 1, 1]]" "token_type_ids=[[0, 0, 0, 0]]"
+    else
+      say "no jax: the example with an export is skipped"
+    fi
+  fi
   if unpack real && fetch_real; then
     conformance "real models on cpu" real --backend cpu
   else

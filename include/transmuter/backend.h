@@ -60,6 +60,13 @@ struct ExecutableStats {
   double plan_ms = 0;
 };
 
+// Of the memory that a backend computes in; -1: it doesn't say.
+struct MemoryFigures {
+  int64_t in_use = -1;
+  int64_t peak = -1;
+  int64_t limit = -1;
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -83,8 +90,12 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual Tensor download(const Buffer& buffer) const = 0;
   virtual std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const = 0;
 
-  // "cpu", "reference", ... Throws Error(not_found) that lists what there is.
+  virtual MemoryFigures memory() const { return {}; }
+
+  // "cpu", "reference", or "pjrt[:PLUGIN][,OPTION=VALUE ...]" (guides/backends.md). Throws Error(not_found) that lists
+  // what there is. The same name gives the same backend.
   static std::shared_ptr<Backend> get(const std::string& name);
+  // Those that are always there.
   static std::vector<std::string> names();
 };
 

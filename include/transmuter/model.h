@@ -114,6 +114,21 @@ struct RandomState {
   uint64_t call = 0;
 };
 
+// One program of a trace as StableHLO text, with what its @main takes and gives, in order.
+struct StableHloModule {
+  struct Argument {
+    std::string name;
+    Tensor weight;  // of a weight; no tensor: an input of the run
+  };
+  std::string name;  // of the module
+  std::string text;
+  std::vector<Argument> arguments;
+  std::vector<std::string> results;
+};
+struct StableHloOptions {
+  bool embed_weights = false;  // weights are constants in the text (twice their bytes), not arguments
+};
+
 class CompiledModel {
  public:
   // Inputs by name -> outputs by name. Throws Error(invalid_input) for a missing, unknown or mistyped input. May be
@@ -143,7 +158,9 @@ class CompiledModel {
   // The traces made so far as text: segments, guards, assertions, known values, breaks, specialisations.
   std::string trace_text() const;
   // The programs of the trace used last as StableHLO text, a module each (breaks: several); extents substituted.
-  std::string stablehlo() const;
+  std::string stablehlo(const StableHloOptions& options = {}) const;
+  // The same, module by module, with their weights.
+  std::vector<StableHloModule> stablehlo_modules(const StableHloOptions& options = {}) const;
 
   struct Impl;
 

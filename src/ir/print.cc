@@ -187,10 +187,13 @@ class FunctionPrinter {
     for (size_t i = 0; i < names.size(); ++i) name(program_.parameters()[i].value) = kCaptured + names[i].substr(1);
   }
 
-  std::string arguments() {
+  std::string arguments(const std::vector<std::string>& attributes = {}) {
     std::vector<std::string> out;
-    for (const Parameter& parameter : program_.parameters())
-      out.push_back(name(parameter.value) + ": " + type_text(parameter.value));
+    for (const Parameter& parameter : program_.parameters()) {
+      std::string text = name(parameter.value) + ": " + type_text(parameter.value);
+      if (out.size() < attributes.size() && !attributes[out.size()].empty()) text += " " + attributes[out.size()];
+      out.push_back(std::move(text));
+    }
     return joined(out);
   }
   std::vector<std::string> result_types() { return types_of(program_.results()); }
@@ -300,7 +303,11 @@ std::string program_region_text(const Program& program, Bindings* bindings, cons
 }
 
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
-  const Program plain = stablehlo_form(inline_composites(program));
+  return print_module(stablehlo_form(inline_composites(program)), bindings, module_name);
+}
+
+std::string print_module(const Program& plain, Bindings* bindings, const std::string& module_name,
+                         const std::vector<std::string>& argument_attributes) {
   // The hints of one dim may be older than those of another; those of the symbols are all of today.
   std::optional<Bindings> examples;
   if (!bindings && plain.scope()) {
@@ -321,7 +328,7 @@ std::string print_stablehlo(const Program& program, Bindings* bindings, const st
         label.begin(), label.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
     out += str("// %arg", i, parameter.kind == Parameter::Kind::weight ? ": weight " : ": input ", label, "\n");
   }
-  std::string arguments = printer.arguments();
+  std::string arguments = printer.arguments(argument_attributes);
   std::string body = printer.body("func.return");
   out += str("module @", module_name, " {\n  func.func public @main(", arguments, ") -> (",
              joined(printer.result_types()), ") {\n", indented(body, "    "), "  }\n}\n");

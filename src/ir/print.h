@@ -14,6 +14,11 @@ namespace transmuter::ir {
 std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr,
                             const std::string& module_name = "transmuter");
 
+// The same for a program that is in StableHLO's terms already (stablehlo_form.h, no composites): prints, and makes no
+// expressions in its scope. `argument_attributes`: by parameter, "" or "{...}"; may be empty.
+std::string print_module(const Program& plain, Bindings* bindings, const std::string& module_name,
+                         const std::vector<std::string>& argument_attributes = {});
+
 // The program as it is, composites and symbolic extents included, one op a line: for dumps and tests.
 std::string to_text(const Program& program);
 

@@ -1,11 +1,13 @@
 #include "runtime/compiled_model.h"
 
+#include <algorithm>
 #include <new>
 
 #include "backends/weight_store.h"
 #include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/rescope.h"
+#include "ir/passes/stablehlo_form.h"
 #include "ir/print.h"
 #include "runtime/execute.h"
 #include "runtime/trace.h"
@@ -255,23 +257,63 @@ std::string CompiledModel::trace_text() const {
   return text;
 }
 
-std::string CompiledModel::stablehlo() const {
+namespace {
+
+// By result of the segment: the output of the model that it is, or the value's name.
+std::vector<std::string> result_names(const runtime::Trace& trace, const runtime::Segment& segment,
+                                      const std::vector<ValueSpec>& outputs) {
+  std::vector<std::string> names;
+  for (const int32_t slot : segment.output_slots) {
+    names.push_back(trace.slot_names[static_cast<size_t>(slot)]);
+    for (size_t i = 0; i < trace.outputs.size() && i < outputs.size(); ++i)
+      if (trace.outputs[i].kind == runtime::Ref::Kind::slot && trace.outputs[i].slot == slot)
+        names.back() = outputs[i].name;
+  }
+  return names;
+}
+
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<StableHloModule> CompiledModel::stablehlo_modules(const StableHloOptions& options) const {
   const auto& traces = impl_->traced().traces();
   if (traces.empty()) throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
   const runtime::Trace& trace = *traces.front();
+  std::vector<StableHloModule> modules;
   std::vector<ir::Program> programs;
-  for (const auto& step : trace.steps)
-    if (const auto* segment = std::get_if<runtime::Segment>(&step))
-      programs.push_back(ir::with_own_scope(*segment->program));
+  for (const auto& step : trace.steps) {
+    const auto* segment = std::get_if<runtime::Segment>(&step);
+    if (!segment) continue;
+    programs.push_back(ir::with_own_scope(*segment->program));
+    modules.emplace_back();
+    modules.back().results = result_names(trace, *segment, impl_->model->outputs);
+  }
   if (programs.empty())
     throw Error(ErrorCode::unsupported,
                 "the model has no program to print: what it does not know from the inputs' "
                 "sizes alone is done by operators that run on the host");
-  std::string text;
   for (size_t i = 0; i < programs.size(); ++i) {
+    StableHloModule& module = modules[i];
     const ShapeScope::Enter enter(programs[i].scope());
-    text += ir::print_stablehlo(programs[i], nullptr, programs.size() == 1 ? "transmuter" : str("segment_", i));
+    module.name = programs.size() == 1 ? "transmuter" : str("segment_", i);
+    const ir::Program program = options.embed_weights ? ir::with_embedded_weights(programs[i]) : programs[i];
+    for (const ir::Parameter& parameter : program.parameters())
+      module.arguments.push_back({parameter.name, parameter.weight});
+    for (size_t k = 0; k < module.results.size(); ++k)
+      module.text += str("// result ", k, ": ", one_line(module.results[k]), "\n");
+    module.text += ir::print_stablehlo(program, nullptr, module.name);
   }
+  return modules;
+}
+
+std::string CompiledModel::stablehlo(const StableHloOptions& options) const {
+  std::string text;
+  for (const StableHloModule& module : stablehlo_modules(options)) text += module.text;
   return text;
 }
 

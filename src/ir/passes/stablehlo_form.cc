@@ -54,4 +54,13 @@ Program stablehlo_form(const Program& program) {
   return copier.finish();
 }
 
+Program with_embedded_weights(const Program& program) {
+  Copier copier(program, [](const Parameter& parameter) { return parameter.kind == Parameter::Kind::input; });
+  for (const Parameter& parameter : program.parameters())
+    if (parameter.kind == Parameter::Kind::weight)
+      copier.set(parameter.value, copier.build().constant(parameter.weight.aligned()));
+  for (const Op& op : program.ops()) copier.copy(op);
+  return copier.finish();
+}
+
 }  // namespace transmuter::ir

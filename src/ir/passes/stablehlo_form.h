@@ -9,4 +9,7 @@ namespace transmuter::ir {
 // out of range. Regions too. What is left is one op each, or a custom_call (ops whose extents depend on data).
 Program stablehlo_form(const Program& program);
 
+// Weights become constants of the program.
+Program with_embedded_weights(const Program& program);
+
 }  // namespace transmuter::ir
