@@ -133,6 +133,8 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
     Bindings bindings(trace->scope);
     if (!fits(bindings)) continue;
     const auto run_and_bind = [&](Cost& binding, bool forget) {
+      Bindings bindings(trace->scope);  // as a call has them: nothing is evaluated yet
+      if (!fits(bindings)) return;
       for (const auto& step : trace->steps) {
         if (const auto* segment = std::get_if<runtime::Segment>(&step); segment && forget) segment->executable->trim();
       }

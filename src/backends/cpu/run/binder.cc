@@ -19,8 +19,10 @@ bool same(const View& a, const View& b) {
 
 }  // namespace
 
-Binder::Binder(const ir::Program& program, const SymbolBits& bits, Bindings& bindings, int threads, bool verbose)
+Binder::Binder(const ir::Program& program, const ValueTypes& types, const SymbolBits& bits, Bindings& bindings,
+               int threads, bool verbose)
     : program_(program),
+      types_(types),
       bits_(bits),
       bindings_(bindings),
       threads_(threads),
@@ -34,7 +36,7 @@ std::vector<int64_t> Binder::values(const Dims& dims) {
 
 Extents Binder::shape(ir::Value v) {
   Extents extents;
-  for (const Dim& d : program_.type(v).shape) extents.push_back(value(d));
+  for (const Dim& d : types_.shape(v)) extents.push_back(value(d));
   return extents;
 }
 
@@ -111,22 +113,21 @@ View Binder::dense_copy(const View& from) {
 }
 
 View Binder::allocate(ir::Value v, const SmallVector<int64_t, 6>& order) {
-  const ir::Type& type = program_.type(v);
   View view;
-  view.dtype = type.dtype;
+  view.dtype = dtype(v);
   view.shape = shape(v);
   set_strides(view, order);
-  view.buffer = new_buffer({.bytes = static_cast<int64_t>(byte_size(type.dtype, view.size()))});
+  view.buffer = new_buffer({.bytes = static_cast<int64_t>(byte_size(view.dtype, view.size()))});
   touch(view.buffer);
   alias(v, view);
   return view;
 }
 
 View Binder::allocate_over(ir::Value v, const View& operand) {
-  const ir::Type& type = program_.type(v);
+  const DType type = dtype(v);
   const BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(operand.buffer)];
   const Extents want = shape(v);
-  bool reusable = buffer.kind == BoundBuffer::Kind::arena && bit_width(operand.dtype) == bit_width(type.dtype) &&
+  bool reusable = buffer.kind == BoundBuffer::Kind::arena && bit_width(operand.dtype) == bit_width(type) &&
                   operand.offset == 0 && operand.is_dense() && product(want) == operand.size() &&
                   buffer.bytes == static_cast<int64_t>(byte_size(operand.dtype, operand.size()));
   // Nothing else that is still to be read may lie in the same memory.
@@ -140,7 +141,7 @@ View Binder::allocate_over(ir::Value v, const View& operand) {
   };
   reusable = reusable && none_is_read_later(*record_, step_) && (!before_ || none_is_read_later(*before_, step_ - 1));
   if (!reusable) return allocate(v);
-  View view = dense_view(operand.buffer, type.dtype, want);
+  View view = dense_view(operand.buffer, type, want);
   touch(view.buffer);
   alias(v, view);
   return view;
@@ -214,6 +215,17 @@ BindRecord::Mark Binder::mark() const {
           plan_.cache_copies,
           plan_.cache_copy_bytes,
           0};
+}
+
+void Binder::expect(size_t given, size_t steps) {
+  const size_t values = given + 3 * steps / 2;
+  plan_.buffers.reserve(given + 2 * steps);  // a result and what its kernel works in
+  plan_.launches.reserve(5 * steps / 4);
+  record_->marks.reserve(steps + 1);
+  record_->placings.reserve(values);
+  record_->lying.reserve(values);
+  record_->lying_in.reserve(plan_.buffers.capacity());
+  record_->reads.reserve(4 * steps);
 }
 
 void Binder::start_from(std::shared_ptr<const BoundPlan> plan, uint64_t changed) {

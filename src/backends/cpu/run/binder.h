@@ -9,15 +9,18 @@
 
 #include "backends/cpu/run/bound_plan.h"
 #include "backends/cpu/run/symbol_bits.h"
+#include "backends/cpu/run/value_types.h"
 #include "ir/program.h"
 
 namespace transmuter::cpu {
 
 class Binder {
  public:
-  Binder(const ir::Program& program, const SymbolBits& bits, Bindings& bindings, int threads, bool verbose);
+  Binder(const ir::Program& program, const ValueTypes& types, const SymbolBits& bits, Bindings& bindings, int threads,
+         bool verbose);
 
   const ir::Program& program() const { return program_; }
+  DType dtype(ir::Value v) const { return types_.dtype(v); }
   int threads() const { return threads_; }
   int64_t value(Dim d) {
     symbols_ |= bits_.of(d.expr());
@@ -62,7 +65,10 @@ class Binder {
   void bind_input(ir::Value v, int32_t index, View layout, bool growing);
   void bind_constant(ir::Value v, const Tensor& tensor);
   void set_last_use(const std::vector<int32_t>& last_op) { last_op_ = &last_op; }  // lives longer than this
-  // First of all: starts from a plan with a record; `changed`: the bits of the symbols whose values differ. The inputs
+  // First of all, where the plan starts from nothing: room for what most plans of so many steps take, so that nothing
+  // of it moves while it grows.
+  void expect(size_t given, size_t steps);  // given: inputs and constants
+  // Or: starts from a plan with a record; `changed`: the bits of the symbols whose values differ. The inputs
   // are bound as ever, the constants are there already. Each step then either is kept or has to be bound; OtherPlan is
   // thrown where it takes other buffers or launches than it took there.
   struct OtherPlan {};
@@ -82,6 +88,7 @@ class Binder {
   BindRecord::Mark mark() const;
 
   const ir::Program& program_;
+  const ValueTypes& types_;
   const SymbolBits& bits_;
   Bindings& bindings_;
   int threads_;

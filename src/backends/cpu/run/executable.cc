@@ -20,6 +20,7 @@ namespace transmuter::cpu {
 namespace {
 
 constexpr size_t kPlansKept = 16;
+constexpr size_t kStepsAhead = 4;  // fetched while one is bound
 
 // Of all symbols, by number; INT64_MIN for one that has no value.
 std::vector<int64_t> symbol_values(const ir::Program& program, const Bindings& bindings) {
@@ -59,6 +60,7 @@ void check_same(const BoundPlan& a, const BoundPlan& b) {
 CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
                              const BackendOptions& options, bool verbose)
     : program_(program),
+      types_(program_),
       bits_(program_),
       pool_(std::move(pool)),
       store_(options.weights),
@@ -230,10 +232,13 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
 std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Bindings& bindings,
                                                      const std::vector<Buffer>& values,
                                                      std::shared_ptr<const BoundPlan> from, uint64_t changed) const {
-  Binder bind(program_, bits_, bindings, pool_->threads(), verbose_);
+  Binder bind(program_, types_, bits_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
   const bool anew = !from;
-  if (from) bind.start_from(std::move(from), changed);
+  if (anew)
+    bind.expect(stage.inputs.size() + weights_.size() + constants_.size(), stage.steps.size());
+  else
+    bind.start_from(std::move(from), changed);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
     const Buffer& buffer = values[static_cast<size_t>(stage.inputs[i].id)];
     const Extents shape = bind.shape(stage.inputs[i]);
@@ -250,6 +255,7 @@ std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Binding
   bind.begin_steps();
   int64_t steps = 0;
   for (size_t i = 0; i < stage.steps.size(); ++i) {
+    if (i + kStepsAhead < stage.steps.size()) prefetch(*stage.steps[i + kStepsAhead]);
     if (!anew && bind.keeps_step(i)) continue;
     const Step& step = *stage.steps[i];
     bind.begin_step(i, step.location);

@@ -57,6 +57,7 @@ class CpuExecutable : public Executable {
   void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
 
   ir::Program program_;
+  ValueTypes types_;
   SymbolBits bits_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<WeightStore> store_;

@@ -29,20 +29,23 @@ class DotGroupStep : public Step {
   }
 
   void bind(Binder& bind) const override {
+    for (const auto& member : members_) prefetch(*member);
     std::vector<DotStep::Bound> bound;
+    bound.reserve(members_.size());
     for (const auto& member : members_) {
       DotStep::Bound one;
       if (member->prepare(bind, one)) bound.push_back(one);
     }
     if (bound.empty()) return bind.untouch();
     std::vector<GemmArgs> sizes;
+    sizes.reserve(bound.size());
     double flops = 0;
     for (const DotStep::Bound& one : bound) {
       sizes.push_back(one.args);
       flops += one.flops;
     }
     const int32_t scratch = bind.scratch(static_cast<int64_t>(gemm_group_scratch_bytes(sizes, bind.threads())));
-    bind.launch("gemm-group", flops, [bound, scratch](const RunContext& run) {
+    bind.launch("gemm-group", flops, [bound = std::move(bound), scratch](const RunContext& run) {
       SmallVector<GemmArgs, 4> args;
       for (const DotStep::Bound& one : bound) args.push_back(one.with_pointers(run));
       gemm_group({args.data(), args.size()}, run.scratch(scratch), run.pool);

@@ -55,7 +55,12 @@ View ordered_copy(Binder& bind, const View& x, const std::vector<int64_t>& batch
 }  // namespace
 
 DotStep::DotStep(const ir::Op& op, ir::DotGeneralAttributes d, FusedEpilogue epilogue, FreeAxes axes, PackedOperand rhs)
-    : op_(op), d_(std::move(d)), e_(epilogue), axes_(std::move(axes)), rhs_(std::move(rhs)) {
+    : lhs_(op.operands[0]),
+      rhs_value_(op.operands[1]),
+      d_(std::move(d)),
+      e_(epilogue),
+      axes_(std::move(axes)),
+      rhs_(std::move(rhs)) {
   reads = {op.operands[0]};
   if (!rhs_.packed) reads.push_back(op.operands[1]);
   if (e_.bias) reads.push_back(e_.bias);
@@ -65,15 +70,14 @@ DotStep::DotStep(const ir::Op& op, ir::DotGeneralAttributes d, FusedEpilogue epi
 
 bool DotStep::prepare(Binder& bind, Bound& out) const {
   if (e_.bias) bind.dense(e_.bias);
-  View a = bind.view(op_.operands[0]), b;
-  if (!rhs_.packed) b = bind.view(op_.operands[1]);
+  View a = bind.view(lhs_), b;
+  if (!rhs_.packed) b = bind.view(rhs_value_);
   DotLoops inner = contracted(a, b);
   if (inner.size() > 1) {
     // The contracted axes do not run on: one side lies anew.
     bind.untouch();
     a = ordered_copy(bind, a, d_.lhs_batching, axes_.lhs, d_.lhs_contracting);
-    if (!rhs_.packed)
-      b = ordered_copy(bind, bind.view(op_.operands[1]), d_.rhs_batching, axes_.rhs, d_.rhs_contracting);
+    if (!rhs_.packed) b = ordered_copy(bind, bind.view(rhs_value_), d_.rhs_batching, axes_.rhs, d_.rhs_contracting);
     inner = contracted(a, b);
     bind.untouch();
     bind.touch_again(a.buffer);

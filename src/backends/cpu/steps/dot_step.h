@@ -38,7 +38,7 @@ class DotStep : public Step {
   DotStep(const ir::Op& op, ir::DotGeneralAttributes d, FusedEpilogue epilogue, FreeAxes axes, PackedOperand rhs);
   void set_order(SmallVector<int64_t, 6> order) { order_ = std::move(order); }
 
-  ir::Value lhs() const { return op_.operands[0]; }
+  ir::Value lhs() const { return lhs_; }
   bool is_packed() const { return rhs_.packed != nullptr; }
   bool has_residual() const { return static_cast<bool>(e_.residual); }
   ir::Value bias() const { return e_.bias; }
@@ -61,7 +61,7 @@ class DotStep : public Step {
   DotLoops contracted(const View& a, const View& b) const;
   void fill(const View& a, const View& b, const View& c, const View& r, const DotLoops& inner, GemmArgs& args) const;
 
-  const ir::Op& op_;
+  const ir::Value lhs_, rhs_value_;
   const ir::DotGeneralAttributes d_;
   FusedEpilogue e_;
   FreeAxes axes_;

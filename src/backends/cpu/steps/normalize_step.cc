@@ -34,19 +34,29 @@ class SoftmaxStep : public Step {
 };
 
 // What the norms have in common: x, then scale and bias where the attributes have them, and where the result goes.
+struct NormValues {
+  ir::Value x, scale, bias, to;
+
+  template <class A>
+  NormValues(const ir::Op& op, const A& attributes) : x(op.operands[0]), to(op.results[0]) {
+    size_t next = 1;
+    if (attributes.has_scale) scale = op.operands[next++];
+    if (attributes.has_bias) bias = op.operands[next++];
+  }
+};
+
 struct NormPlaces {
   Place x, scale, bias, to;
 
   // `view`: x's.
-  template <class A>
-  NormPlaces(Binder& bind, const ir::Op& op, const A& attributes, View& view) {
-    for (ir::Value v : op.operands) bind.dense(v);
-    view = bind.view(op.operands[0]);
+  NormPlaces(Binder& bind, const NormValues& values, View& view) {
+    for (const ir::Value v : {values.x, values.scale, values.bias})
+      if (v) bind.dense(v);
+    view = bind.view(values.x);
     x = view;
-    size_t next = 1;
-    if (attributes.has_scale) scale = bind.view(op.operands[next++]);
-    if (attributes.has_bias) bias = bind.view(op.operands[next++]);
-    to = bind.allocate_over(op.results[0], view);
+    if (values.scale) scale = bind.view(values.scale);
+    if (values.bias) bias = bind.view(values.bias);
+    to = bind.allocate_over(values.to, view);
   }
 
   template <class Kernel>
@@ -60,20 +70,23 @@ struct NormPlaces {
 
 class RowNormStep : public Step {
  public:
-  RowNormStep(const ir::Op& op, bool rms) : op_(op), rms_(rms) {
+  RowNormStep(const ir::Op& op, bool rms)
+      : values_(op, op.as<ir::NormAttributes>()),
+        axis_(op.as<ir::NormAttributes>().axis),
+        epsilon_(static_cast<float>(op.as<ir::NormAttributes>().epsilon)),
+        rms_(rms) {
     reads = op.operands;
     writes = op.results;
   }
 
   void bind(Binder& bind) const override {
-    const auto& a = op_.as<ir::NormAttributes>();
     View x;
-    const NormPlaces places(bind, op_, a, x);
+    const NormPlaces places(bind, values_, x);
     RowNorm norm;
     norm.rows = 1;
     norm.cols = 1;
-    for (int64_t i = 0; i < x.rank(); ++i) (i < a.axis ? norm.rows : norm.cols) *= x.dim(i);
-    norm.epsilon = static_cast<float>(a.epsilon);
+    for (int64_t i = 0; i < x.rank(); ++i) (i < axis_ ? norm.rows : norm.cols) *= x.dim(i);
+    norm.epsilon = epsilon_;
     norm.rms = rms_;
     if (x.size() == 0) return bind.untouch();
     bind.launch(rms_ ? "rms_norm" : "layer_norm", 0, [places, norm](const RunContext& run) {
@@ -84,7 +97,9 @@ class RowNormStep : public Step {
   }
 
  private:
-  const ir::Op& op_;
+  const NormValues values_;
+  int64_t axis_;
+  float epsilon_;
   bool rms_;
 };
 
@@ -98,7 +113,7 @@ class GroupNormStep : public Step {
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::GroupNormAttributes>();
     View x;
-    const NormPlaces places(bind, op_, a, x);
+    const NormPlaces places(bind, {op_, a}, x);
     GroupNorm norm;
     norm.batch = x.dim(0);
     norm.channels = x.dim(1);

@@ -15,7 +15,7 @@ class TableStep : public Step {
 
   void bind(Binder& bind) const override {
     const ir::Value result = op_.results[0];
-    const DType dtype = bind.program().type(result).dtype;
+    const DType dtype = bind.dtype(result);
     if (op_.primitive == &ir::prim::dim_value) {
       const auto& a = op_.as<ir::DimValueAttributes>();
       const Tensor value = a.is_real ? Tensor(std::vector<double>{bind.value(a.real)}, {})

@@ -328,7 +328,7 @@ class TileClusterStep : public Step {
     View to;
     bool placed = false;
     for (size_t i = 0; !placed && i < inputs.size(); ++i) {
-      if (!inputs[i].is_dense() || bit_width(inputs[i].dtype) != bit_width(bind.program().type(result).dtype)) continue;
+      if (!inputs[i].is_dense() || bit_width(inputs[i].dtype) != bit_width(bind.dtype(result))) continue;
       // Another operand that lies in the same memory in another way would be overwritten before it is read.
       const bool alone = std::all_of(inputs.begin(), inputs.end(), [&](const View& other) {
         return other.buffer != inputs[i].buffer ||
