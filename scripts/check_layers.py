@@ -14,9 +14,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BELOW = {
     "base": [],
     "tensor": ["base"],
+    "image": ["base"],
     "onnx": ["tensor"],
     "ir": ["tensor"],
-    "ops": ["ir", "onnx"],
+    "ops": ["ir", "onnx", "image"],
     "backends": ["ir"],  # the interface: files right in src/backends
     "backends/reference": ["backends"],
     "backends/cpu": ["backends"],

@@ -35,6 +35,7 @@ void register_gated(Registry&);
 void register_gather(Registry&);
 void register_grid_sample(Registry&);
 void register_group_query(Registry&);
+void register_image_decoder(Registry&);
 void register_integer_product(Registry&);
 void register_legacy(Registry&);
 void register_linear_algebra(Registry&);
@@ -138,6 +139,7 @@ const Registry& registry() {
     register_gather(*r);
     register_grid_sample(*r);
     register_group_query(*r);
+    register_image_decoder(*r);
     register_integer_product(*r);
     register_legacy(*r);
     register_linear_algebra(*r);

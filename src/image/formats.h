@@ -1,0 +1,22 @@
+// The decoders behind decode(), a file a format: what is no good picture gives nothing. Each asks start_image() for its
+// pixels before it allocates anything by what the file claims.
+#pragma once
+
+#include "image/decode.h"
+
+namespace transmuter::image {
+
+using Bytes = std::span<const uint8_t>;
+
+// Zeroed pixels; nothing where an extent is not positive, Error(limit) past kMostPixels.
+std::optional<Image> start_image(int64_t height, int64_t width, int64_t channels);
+
+std::optional<Image> decode_bmp(Bytes file);
+std::optional<Image> decode_pnm(Bytes file);
+std::optional<Image> decode_jpeg(Bytes file);
+std::optional<Image> decode_png(Bytes file);
+std::optional<Image> decode_tiff(Bytes file);
+std::optional<Image> decode_webp(Bytes file);
+std::optional<Image> decode_jpeg2000(Bytes file);
+
+}  // namespace transmuter::image
