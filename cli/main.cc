@@ -17,7 +17,10 @@ void EngineOptions::add_to(CLI::App& command) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   command.add_flag("--no-passes", no_passes, "leave programs as traced");
-  command.add_option("--compute-type", compute_type, "f32: halves compute in f32; native: as the model says")
+  command
+      .add_option("--compute-type", compute_type,
+                  "f32: halves compute in f32; native: as the model says. Either way cpu rounds the activations of "
+                  "MatMulNBits to eight bits where the model permits it (accuracy_level 4); reference never does")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "native"}));
   command.add_option("--seed", seed, "of the random operators")->capture_default_str();

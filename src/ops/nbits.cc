@@ -86,7 +86,7 @@ Value times_transpose(Builder& b, Value a, Value w) {
 void matmul_nbits(OpContext& op) {
   const int64_t k = op.attribute_int("K"), n = op.attribute_int("N"), block = op.attribute_int("block_size");
   const int64_t bits = op.attribute_int("bits", 4);
-  op.ignore_attributes({"accuracy_level"});  // how coarsely A may be rounded: not at all
+  const int64_t accuracy = op.attribute_int("accuracy_level", 0);  // how coarsely A may be rounded: 4 is to eight bits
   if (op.attribute_int("weight_prepacked", 0) != 0) op.unsupported("weight_prepacked");
   if (bits != 2 && bits != 4 && bits != 8) op.unsupported("bits ", bits);
   op.check(k > 0 && n > 0 && block > 0, "K, N and block_size must be positive");
@@ -123,6 +123,7 @@ void matmul_nbits(OpContext& op) {
     ir::QuantizedDotAttributes attributes;
     attributes.block = block;
     attributes.zero_point = middle;
+    attributes.may_round = accuracy == 4;
     y = ir::quantized_dot(b, a, weight, scales, zeros, std::move(attributes));
   }
   if (op.has_input(5)) y = b.add(y, b.broadcast_to(op.input(5), b.shape(y)));

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "backends/cpu/kernels/rounded.h"
 #include "backends/cpu/kernels/target.h"
 
 namespace transmuter::cpu {
@@ -238,7 +239,20 @@ struct FewBitsCase {
   int threads = 1;
 };
 
-std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expected) {
+void round_blocks(const FewBitsCase& c, std::vector<float>& a) {
+  for (int64_t i = 0; i < c.m; ++i) {
+    for (int64_t begin = 0; begin < c.k; begin += c.bits.block) {
+      float* const row = a.data() + i * c.k;
+      const int64_t end = std::min(c.k, begin + c.bits.block);
+      float most = 0;
+      for (int64_t p = begin; p < end; ++p) most = std::max(most, std::abs(row[p]));
+      for (int64_t p = begin; p < end; ++p) row[p] = std::nearbyint(row[p] * (127.0f / most)) * (most / 127.0f);
+    }
+  }
+}
+
+// `rounded`: each block of a row of A is rounded to eight bits, by the kernel and in what is expected.
+std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expected, bool rounded = false) {
   std::mt19937 rng(7);
   const int64_t blocks = (c.k + c.bits.block - 1) / c.bits.block, per_byte = 8 / c.bits.bits;
   const uint32_t values = 1u << c.bits.bits;
@@ -249,7 +263,8 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
     const size_t at = i / static_cast<size_t>(per_byte);
     bytes[at] |= static_cast<std::byte>(codes[i] << (static_cast<int64_t>(i) % per_byte * c.bits.bits));
   }
-  const auto a = random_floats(c.m * c.k + 1, 1), bias = random_floats(c.n, 3);
+  auto a = random_floats(c.m * c.k + 1, 1);
+  const auto bias = random_floats(c.n, 3);
   auto scales = random_floats(c.n * blocks, 2);
   std::vector<uint8_t> zeros(static_cast<size_t>(c.n * blocks));
   for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(rng() % values);
@@ -264,8 +279,14 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
   g.c_row = c.n;
   g.epilogue.column_bias = bias.data();
   g.epilogue.activation = Activation::relu;
-  AlignedBytes scratch(gemm_scratch_bytes(g, c.threads));
-  gemm(g, scratch.data, pool);
+  if (rounded) {
+    AlignedBytes scratch(rounded_gemm_scratch_bytes({&g, 1}, c.threads));
+    rounded_gemm({&g, 1}, scratch.data, pool);
+    round_blocks(c, a);
+  } else {
+    AlignedBytes scratch(gemm_scratch_bytes(g, c.threads));
+    gemm(g, scratch.data, pool);
+  }
 
   expected->clear();
   for (int64_t i = 0; i < c.m; ++i) {
@@ -303,6 +324,83 @@ TEST(CpuGemm, WeightsOfAFewBits) {
           EXPECT_EQ(run_few_bits(c, &expected), got);
         }
       }
+    }
+  });
+}
+
+TEST(CpuGemm, WeightsOfAFewBitsAndRoundedActivations) {
+  int kernels = 0;
+  on_every_target([&] {
+    for (const int bits : {2, 4, 8}) {
+      for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 13, 17, 64}) {
+        for (const int variant : {0, 1, 2, 3}) {
+          const int64_t k = variant == 0 ? 96 : variant == 1 ? 803 : variant == 2 ? 61 : 1024;
+          const int64_t block = variant == 2 ? 64 : variant == 3 ? 128 : variant == 1 ? 16 : 32;
+          FewBitsCase c{m, variant == 2 ? 7 : 75, k, {bits, block, variant == 1, bits == 8 ? 128.0f : 1.0f}};
+          if (!rounded_gemm_takes(c.bits)) continue;
+          ++kernels;
+          c.is_signed = variant == 2;
+          std::vector<float> expected;
+          const auto got = run_few_bits(c, &expected, true);
+          const double size = (1 << bits) * std::sqrt(static_cast<double>(k));
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_NEAR(got[i], expected[i], 1e-6 * size)
+                << current_target() << " bits " << bits << " m " << m << " variant " << variant << " at " << i;
+          }
+          c.threads = 3;
+          EXPECT_EQ(run_few_bits(c, &expected, true), got);
+        }
+      }
+    }
+  });
+  if (kernels == 0) GTEST_SKIP() << "no instruction set of this machine has such a kernel";
+}
+
+// All weights and activations as large as they can be: 16-bit sums must not overflow.
+TEST(CpuGemm, RoundedActivationsAtTheExtremes) {
+  on_every_target([] {
+    for (const int bits : {2, 4, 8}) {
+      const int64_t m = 9, n = 40, k = 512;
+      const FewBits kind{bits, 128, false, 0.0f};
+      if (!rounded_gemm_takes(kind)) continue;
+      const std::vector<std::byte> ones(static_cast<size_t>(n * k * bits / 8), std::byte{0xff});
+      const std::vector<float> scales(static_cast<size_t>(n * 4), 1.0f), a(static_cast<size_t>(m * k), -127.0f);
+      ThreadPool pool(1);
+      AlignedBytes packed(packed_few_bits_bytes(k, n, kind));
+      pack_few_bits(k, n, kind, ones.data(), false, scales.data(), nullptr, packed.data, pool);
+      std::vector<float> got(static_cast<size_t>(m * n));
+      GemmArgs g{.m = m, .n = n, .k = k, .a = a.data(), .a_row = k, .b = packed.data, .b_packed = true};
+      g.b_bits = kind;
+      g.c = got.data(), g.c_row = n;
+      AlignedBytes scratch(rounded_gemm_scratch_bytes({&g, 1}, 1));
+      rounded_gemm({&g, 1}, scratch.data, pool);
+      const float want = -127.0f * static_cast<float>(((1 << bits) - 1) * k);
+      for (const float x : got) EXPECT_NEAR(x, want, -want * 1e-6) << current_target() << " bits " << bits;
+    }
+  });
+}
+
+TEST(CpuGemm, RoundedActivationsKeepNaN) {
+  on_every_target([] {
+    const FewBits kind{4, 32, false, 8.0f};
+    if (!rounded_gemm_takes(kind)) return;
+    const std::vector<std::byte> weights(32 * 64 / 2, std::byte{0x91});
+    const std::vector<float> scales(64, 1.0f);
+    std::vector<float> a(3 * 64, 0.5f), got(3 * 32);
+    a[70] = NAN;
+    a[150] = INFINITY;
+    ThreadPool pool(1);
+    AlignedBytes packed(packed_few_bits_bytes(64, 32, kind));
+    pack_few_bits(64, 32, kind, weights.data(), false, scales.data(), nullptr, packed.data, pool);
+    GemmArgs g{.m = 3, .n = 32, .k = 64, .a = a.data(), .a_row = 64, .b = packed.data, .b_packed = true};
+    g.b_bits = kind;
+    g.c = got.data(), g.c_row = 32;
+    AlignedBytes scratch(rounded_gemm_scratch_bytes({&g, 1}, 1));
+    rounded_gemm({&g, 1}, scratch.data, pool);
+    for (size_t j = 0; j < 32; ++j) {
+      EXPECT_TRUE(std::isfinite(got[j]));
+      EXPECT_TRUE(std::isnan(got[32 + j])) << current_target();
+      EXPECT_FALSE(std::isfinite(got[64 + j])) << current_target();
     }
   });
 }

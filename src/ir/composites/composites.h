@@ -324,10 +324,12 @@ struct QuantizedDotAttributes : Attributes {
   int64_t block = 0;
   double zero_point = 0;
   bool has_zero_points = false;  // set by quantized_dot()
+  bool may_round = false;        // a backend may round each block of a to eight bits, symmetrically
   void visit(AttributeVisitor& v) const override {
     v.integer("block", block);
     v.real("zero_point", zero_point);
     v.integer("has_zero_points", has_zero_points);
+    v.integer("may_round", may_round);
   }
 };
 Value quantized_dot(Builder& build, Value a, Value w, Value scales, Value zero_points,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "backends/cpu/kernels/rounded.h"
 #include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/steps/dot_step.h"
 #include "backends/cpu/steps/takes.h"
@@ -44,12 +45,17 @@ class DotGroupStep : public Step {
       sizes.push_back(one.args);
       flops += one.flops;
     }
-    const int32_t scratch = bind.scratch(static_cast<int64_t>(gemm_group_scratch_bytes(sizes, bind.threads())));
-    bind.launch("gemm-group", flops, [bound = std::move(bound), scratch](const RunContext& run) {
-      SmallVector<GemmArgs, 4> args;
-      for (const DotStep::Bound& one : bound) args.push_back(one.with_pointers(run));
-      gemm_group({args.data(), args.size()}, run.scratch(scratch), run.pool);
-    });
+    const bool rounded = members_.front()->is_rounded();
+    const size_t bytes =
+        rounded ? rounded_gemm_scratch_bytes(sizes, bind.threads()) : gemm_group_scratch_bytes(sizes, bind.threads());
+    const int32_t scratch = bind.scratch(static_cast<int64_t>(bytes));
+    const auto run_all = rounded ? &rounded_gemm : &gemm_group;
+    bind.launch(rounded ? "gemm-group-rounded" : "gemm-group", flops,
+                [bound = std::move(bound), scratch, run_all](const RunContext& run) {
+                  SmallVector<GemmArgs, 4> args;
+                  for (const DotStep::Bound& one : bound) args.push_back(one.with_pointers(run));
+                  run_all({args.data(), args.size()}, run.scratch(scratch), run.pool);
+                });
   }
 
  private:
@@ -166,6 +172,7 @@ void DotPlanner::add_quantized(const ir::Op& op) {
   // Two's complement goes up by half of the range, and its zeros too.
   const int middle = is_signed ? 1 << (rhs.bits.bits - 1) : 0;
   if (!rhs.bits.zeros) rhs.bits.zero = static_cast<float>(q.zero_point + middle);
+  rhs.rounded = q.may_round && rounded_gemm_takes(rhs.bits);
   const Tensor* const stored = planner_.constant(op.operands[1]);
   auto make = [&] {
     const Tensor elements = planner_.evaluate_fixed(op.operands[1]);
@@ -231,7 +238,8 @@ void DotPlanner::finish() {
     if (!first.step) continue;  // in a group already
     std::vector<std::unique_ptr<DotStep>> members;
     for (size_t j = i + 1; joins(*first.step) && j < planned_.size() && planned_[j].op - first.op <= kNear; ++j) {
-      if (planned_[j].step && planned_[j].step->lhs() == first.step->lhs() && joins(*planned_[j].step))
+      if (planned_[j].step && planned_[j].step->lhs() == first.step->lhs() && joins(*planned_[j].step) &&
+          planned_[j].step->is_rounded() == first.step->is_rounded())
         members.push_back(std::move(planned_[j].step));
     }
     if (members.empty()) {

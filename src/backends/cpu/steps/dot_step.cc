@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/rounded.h"
 #include "base/strings.h"
 
 namespace transmuter::cpu {
@@ -111,6 +112,15 @@ GemmArgs DotStep::Bound::with_pointers(const RunContext& run) const {
 void DotStep::bind(Binder& bind) const {
   Bound bound;
   if (!prepare(bind, bound)) return bind.untouch();
+  if (rhs_.rounded) {
+    const size_t bytes = rounded_gemm_scratch_bytes({&bound.args, 1}, bind.threads());
+    const int32_t scratch = bind.scratch(static_cast<int64_t>(bytes));
+    bind.launch("gemm-rounded", bound.flops, [=](const RunContext& run) {
+      const GemmArgs args = bound.with_pointers(run);
+      rounded_gemm({&args, 1}, run.scratch(scratch), run.pool);
+    });
+    return;
+  }
   const int32_t scratch = bind.scratch(static_cast<int64_t>(gemm_scratch_bytes(bound.args, bind.threads())));
   bind.launch(rhs_.packed ? "gemm" : "gemm-batch", bound.flops,
               [=](const RunContext& run) { gemm(bound.with_pointers(run), run.scratch(scratch), run.pool); });

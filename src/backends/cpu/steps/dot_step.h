@@ -22,6 +22,7 @@ struct PackedOperand {
   std::shared_ptr<const Packed> packed;  // null: the operand is read as it lies
   Storage storage = Storage::f32;
   FewBits bits = {};
+  bool rounded = false;  // with activations rounded to eight bits: kernels/rounded.h
 };
 
 // One loop of the product: an extent and what a step of it means in each operand.
@@ -40,6 +41,7 @@ class DotStep : public Step {
 
   ir::Value lhs() const { return lhs_; }
   bool is_packed() const { return rhs_.packed != nullptr; }
+  bool is_rounded() const { return rhs_.rounded; }
   bool has_residual() const { return static_cast<bool>(e_.residual); }
   ir::Value bias() const { return e_.bias; }
 
