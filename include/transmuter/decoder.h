@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transmuter/model.h"
@@ -46,10 +47,18 @@ class Decoder {
   // for this step's tokens alone is put behind those of earlier steps), position_ids, cache_position, lengths,
   // use_cache_branch. On an error the decoder is as before the step. Throws Error(invalid_input) when the caches would
   // become longer than the limit.
-  TensorMap step(TensorMap inputs);
+  TensorMap step(TensorMap inputs) { return step(std::move(inputs), RunOptions()); }
+  TensorMap step(TensorMap inputs, const RunOptions& options);
   // Another decoder that goes on from here: they share what is there until one of them grows.
   Decoder fork() const { return *this; }
   void reset();
+  // Row i of the batch goes on from what row rows[i] was: a beam search's order; there may be more or fewer rows than
+  // before. Costs a copy of the caches unless it's the order they are in. Throws Error(invalid_input) for a row that
+  // isn't there.
+  void select(const std::vector<int64_t>& rows);
+  // Forgets all but the first `length` tokens. False, and nothing has happened, where that can't be told apart any more
+  // (recurrent states) or fewer tokens are held.
+  bool rewind(int64_t length);
   int64_t length() const { return length_; }  // tokens in the caches
   const std::vector<Cache>& caches() const;
   // The cache that the next step will read as `past`; no tensor if there is none yet.

@@ -4,6 +4,7 @@
 #include "transmuter/backend.h"
 #include "transmuter/decoder.h"
 #include "transmuter/error.h"
+#include "transmuter/generation.h"
 #include "transmuter/graph.h"
 #include "transmuter/hub.h"
 #include "transmuter/io.h"

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "runtime/decoder_names.h"
+#include "runtime/decoder_rows.h"
 
 namespace transmuter {
 
@@ -70,6 +71,39 @@ void Decoder::reset() {
   encoder_.clear();
   mask_ = {};
   length_ = steps_ = 0;
+}
+
+void Decoder::select(const std::vector<int64_t>& rows) {
+  TensorMap held, encoder;
+  for (const auto& [name, value] : held_)
+    held[name] = runtime::rows_of(value.tensor, runtime::batch_axis(*plan_->input(name), plan_->model.inputs()), rows);
+  for (const auto& [name, value] : encoder_) {
+    const bool has_rows = value.is_tensor() && value.tensor.rank() > 0;
+    encoder[name] = has_rows ? Value(runtime::rows_of(value.tensor, 0, rows)) : value;
+  }
+  if (mask_) mask_ = runtime::rows_of(mask_, 0, rows);
+  held_ = std::move(held);
+  encoder_ = std::move(encoder);
+}
+
+bool Decoder::rewind(int64_t length) {
+  if (length < 0 || length > length_) return false;
+  if (length == length_) return true;
+  const auto is_state = [](const Cache& cache) { return cache.kind == Kind::state; };
+  if (std::any_of(plan_->caches.begin(), plan_->caches.end(), is_state)) return false;
+  if (length == 0) {
+    reset();
+    return true;
+  }
+  const std::vector<int64_t> kept = counted(0, length);
+  for (const Cache& cache : plan_->caches) {
+    const auto held = held_.find(cache.past);
+    if (cache.kind == Kind::grows && held != held_.end())
+      held->second = runtime::rows_of(held->second.tensor, cache.axis, kept);
+  }
+  if (mask_) mask_ = runtime::rows_of(mask_, 1, kept);
+  length_ = length;
+  return true;
 }
 
 Tensor Decoder::cache(const std::string& past) const {
@@ -237,7 +271,7 @@ void Decoder::trace_ahead(TensorMap inputs) {
   }
 }
 
-TensorMap Decoder::step(TensorMap inputs) {
+TensorMap Decoder::step(TensorMap inputs, const RunOptions& options) {
   // Caches to start from say how long they are.
   if (steps_ == 0) {
     for (const Cache& cache : plan_->caches) {
@@ -275,7 +309,7 @@ TensorMap Decoder::step(TensorMap inputs) {
   }
   TensorMap outputs;
   try {
-    outputs = plan_->model(std::move(inputs));
+    outputs = plan_->model(std::move(inputs), options);
   } catch (...) {
     // What the run was given is still in the map.
     for (const Cache& cache : plan_->caches) {

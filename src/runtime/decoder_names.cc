@@ -82,6 +82,31 @@ void classify(Cache& cache, const ValueSpec& past, const ValueSpec* present, boo
   }
 }
 
+// As large as each other at every step: beyond the batch nothing varies.
+bool is_state_of(const ValueSpec& past, const ValueSpec& present) {
+  if (past.dtype != present.dtype || !is_float(past.dtype) || past.shape.size() < 2) return false;
+  if (past.shape.size() != present.shape.size()) return false;
+  for (size_t axis = 0; axis < past.shape.size(); ++axis) {
+    if (axis > 0 && past.shape[axis].value < 0) return false;
+    if (!same_extent(past.shape[axis], present.shape[axis])) return false;
+  }
+  return true;
+}
+
+// States whose names say nothing: an input and an output of one shape that no other shares.
+std::vector<Cache> find_states(const std::vector<ValueSpec>& inputs, const std::vector<ValueSpec>& outputs) {
+  std::vector<Cache> states;
+  for (const ValueSpec& input : inputs) {
+    const auto alike = [&](const ValueSpec& output) { return is_state_of(input, output); };
+    const auto other = [&](const ValueSpec& spec) { return &spec != &input && is_state_of(input, spec); };
+    const auto output = std::find_if(outputs.begin(), outputs.end(), alike);
+    if (output == outputs.end() || std::count_if(outputs.begin(), outputs.end(), alike) > 1) continue;
+    if (std::none_of(inputs.begin(), inputs.end(), other))
+      states.push_back({input.name, output->name, Cache::Kind::state, -1});
+  }
+  return states;
+}
+
 const ValueSpec* find(const std::vector<ValueSpec>& specs, const std::string& name) {
   const auto it = std::find_if(specs.begin(), specs.end(), [&](const ValueSpec& spec) { return spec.name == name; });
   return it == specs.end() ? nullptr : &*it;
@@ -103,7 +128,7 @@ std::vector<Cache> find_caches(const std::vector<ValueSpec>& inputs, const std::
       break;
     }
   }
-  if (caches.empty()) return caches;
+  if (caches.empty()) return find_states(inputs, outputs);
   // Cross caches that come from another model.
   for (const ValueSpec& input : inputs) {
     const bool paired = std::any_of(caches.begin(), caches.end(), [&](const Cache& c) { return c.past == input.name; });

@@ -1,0 +1,82 @@
+// Which files of a folder make a language model, by the names that exporters give them.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "transmuter/error.h"
+#include "transmuter/generation.h"
+
+namespace transmuter {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first of `names` (with the dtype's suffix) that is in the folder or in its onnx/; "" if none is.
+std::string find_file(const fs::path& folder, std::initializer_list<const char*> names, const std::string& dtype) {
+  const std::string suffix = dtype.empty() || dtype == "fp32" ? "" : "_" + dtype;
+  for (const char* name : names) {
+    for (const fs::path& place : {folder, folder / "onnx"}) {
+      const fs::path path = place / str(name, suffix, ".onnx");
+      if (fs::exists(path)) return path.string();
+    }
+  }
+  return {};
+}
+
+// An integer of config.json or of a part of it; 0 if it isn't there.
+int64_t config_integer(const fs::path& folder, std::initializer_list<const char*> fields) {
+  std::ifstream file(folder / "config.json");
+  if (!file) return 0;
+  const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
+  if (!config.is_object())
+    throw Error(ErrorCode::invalid_model, str((folder / "config.json").string(), " is no JSON object"));
+  for (const char* part : {"", "text_config", "decoder"}) {
+    const nlohmann::json& from = *part && config.contains(part) ? config.at(part) : config;
+    for (const char* field : fields) {
+      if (from.is_object() && from.contains(field) && from.at(field).is_number_integer())
+        return from.at(field).get<int64_t>();
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+GenerationModels GenerationModels::load(const std::string& folder, const CompileOptions& compile,
+                                        const std::string& dtype) {
+  if (!fs::is_directory(folder)) throw Error(ErrorCode::not_found, str("there is no folder ", folder));
+  GenerationModels models;
+  models.compile = compile;
+  const auto take = [&](std::optional<Model>& to, const std::string& path) {
+    if (!path.empty()) to = Model::load(path);
+  };
+  take(models.encoder, find_file(folder, {"encoder_model"}, dtype));
+  take(models.embed_tokens, find_file(folder, {"embed_tokens"}, dtype));
+  const std::string merged = find_file(folder, {"decoder_model_merged", "model_merged"}, dtype);
+  if (!merged.empty()) {
+    take(models.decoder, merged);
+  } else if (const std::string first = find_file(folder, {"decoder_model"}, dtype); !first.empty()) {
+    take(models.decoder, first);
+    take(models.with_past, find_file(folder, {"decoder_with_past_model"}, dtype));
+  } else {
+    take(models.decoder, find_file(folder, {"model", "decoder_with_past_model", "decoder"}, dtype));
+  }
+  if (!models.decoder) {
+    throw Error(ErrorCode::not_found,
+                str("there is no language model in ", folder, dtype.empty() ? "" : " for dtype " + dtype,
+                    ": looked for model.onnx, decoder_model_merged.onnx and decoder_model.onnx, there and in onnx/"));
+  }
+  models.max_positions = config_integer(folder, {"max_position_embeddings", "n_positions", "n_ctx"});
+  // The genai builder's caches name their width by a symbol that no other input tells.
+  int64_t width = config_integer(folder, {"head_dim", "head_size"});
+  if (width == 0) {
+    const int64_t hidden = config_integer(folder, {"hidden_size", "n_embd", "d_model"});
+    const int64_t heads = config_integer(folder, {"num_attention_heads", "n_head"});
+    if (hidden > 0 && heads > 0) width = hidden / heads;
+  }
+  if (width > 0) models.caches.sizes["kv_cache_dim"] = width;
+  return models;
+}
+
+}  // namespace transmuter
