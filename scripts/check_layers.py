@@ -23,7 +23,7 @@ BELOW = {
     "backends/cpu": ["backends"],
     "backends/pjrt": ["backends"],
     "backends/mlx": ["backends"],
-    "backends/registry": ["backends/reference", "backends/cpu"],  # registry.cc: which ones are built
+    "backends/registry": ["backends/reference", "backends/cpu", "backends/pjrt"],  # registry.cc: which ones are built
     "runtime": ["ops", "backends"],
     "hub": ["runtime"],
     "text": ["runtime", "hub"],

@@ -86,8 +86,8 @@ void run_segment(const Segment& segment, std::vector<Value>& slots, const Backen
     Value& slot = slots[static_cast<size_t>(segment.output_slots[i])];
     if (results[i].host) {
       slot = std::move(results[i].host);
-    } else if (results[i].growing) {
-      const DType dtype = results[i].growing->memory.dtype();
+    } else if (results[i].growing || results[i].device) {
+      const DType dtype = segment.program->type(segment.program->results()[i]).dtype;
       const Shape shape = results[i].shape;
       slot = Tensor::deferred(dtype, shape,
                               std::make_shared<KeptBuffer>(std::move(results[i]), backend.shared_from_this()));

@@ -1,0 +1,410 @@
+#include "backends/pjrt/client.h"
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <protozero/pbf_writer.hpp>
+
+#include "base/mapped_file.h"
+#include "base/strings.h"
+
+namespace transmuter::pjrt {
+
+using abi::Function;
+
+namespace {
+
+abi::ElementType element_type(DType dtype) {
+  using T = abi::ElementType;
+  switch (dtype) {
+    case DType::boolean:
+      return T::pred;
+    case DType::i8:
+      return T::s8;
+    case DType::i16:
+      return T::s16;
+    case DType::i32:
+      return T::s32;
+    case DType::i64:
+      return T::s64;
+    case DType::i2:
+    case DType::i4:
+    case DType::u2:
+    case DType::u4:
+    case DType::f4e2m1:  // as packed bytes
+    case DType::u8:
+      return T::u8;
+    case DType::u16:
+      return T::u16;
+    case DType::u32:
+      return T::u32;
+    case DType::u64:
+      return T::u64;
+    case DType::f8e4m3fn:
+      return T::f8e4m3fn;
+    case DType::f8e4m3fnuz:
+      return T::f8e4m3fnuz;
+    case DType::f8e5m2:
+      return T::f8e5m2;
+    case DType::f8e5m2fnuz:
+      return T::f8e5m2fnuz;
+    case DType::f8e8m0:
+      return T::f8e8m0;
+    case DType::bf16:
+      return T::bf16;
+    case DType::f16:
+      return T::f16;
+    case DType::f32:
+      return T::f32;
+    case DType::f64:
+      return T::f64;
+    case DType::c64:
+      return T::c64;
+    case DType::c128:
+      return T::c128;
+    default:
+      throw Error(ErrorCode::unsupported, str("a ", name(dtype), " tensor cannot lie on a PJRT device"));
+  }
+}
+
+// How it lies there.
+Shape stored_shape(DType dtype, const Shape& shape) {
+  return is_packed(dtype) ? Shape{static_cast<int64_t>(byte_size(dtype, element_count(shape)))} : shape;
+}
+
+// Numbers, true and false as such, anything else as text.
+abi::NamedValue named_value(const std::string& key, const std::string& value) {
+  abi::NamedValue named{};
+  named.struct_size = sizeof named;
+  named.name = key.data();
+  named.name_size = key.size();
+  named.value_size = 1;
+  const char* end = value.data() + value.size();
+  if (value == "true" || value == "false") {
+    named.type = abi::NamedValue::kBool;
+    named.truth = value == "true";
+  } else if (std::from_chars(value.data(), end, named.integer).ptr == end && !value.empty()) {
+    named.type = abi::NamedValue::kInteger;
+  } else if (std::from_chars(value.data(), end, named.real).ptr == end && !value.empty()) {
+    named.type = abi::NamedValue::kFloat;
+  } else {
+    named.type = abi::NamedValue::kString;
+    named.string = value.data();
+    named.value_size = value.size();
+  }
+  return named;
+}
+
+abi::Client* create_client(const Plugin& plugin, const std::map<std::string, std::string>& options) {
+  std::vector<abi::NamedValue> values;
+  for (const auto& [key, value] : options) values.push_back(named_value(key, value));
+  abi::Block<abi::ClientCreate> create;
+  create.options = values.data();
+  create.option_count = values.size();
+  plugin.call(Function::client_create, create, "the PJRT plugin gives no client");
+  return create.client;
+}
+
+// A program compiled for the host runs on processors like this one.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, text;
+  while (std::getline(file, line) && !line.empty())
+    if (line.starts_with("model name") || line.starts_with("flags") || line.starts_with("Features")) text += line;
+  return text;
+}
+
+std::string file_identity(const std::string& path) {
+  std::error_code ignored;
+  return str(path, " ", std::filesystem::file_size(path, ignored), " ",
+             std::filesystem::last_write_time(path, ignored).time_since_epoch().count());
+}
+
+// A CompileOptionsProto: one replica on one device. Without its fast minima and maxima XLA keeps NaN on CPUs.
+std::string compile_options(int device_id, bool default_device) {
+  std::string devices, assignment, build, option, entry, out;
+  {
+    protozero::pbf_writer writer(build);
+    if (!default_device) writer.add_int64(1, device_id);
+    writer.add_int64(4, 1);  // replicas
+    writer.add_int64(5, 1);  // partitions
+    if (!default_device) {
+      protozero::pbf_writer(devices).add_packed_int64(1, &device_id, &device_id + 1);
+      protozero::pbf_writer assign(assignment);
+      assign.add_int32(1, 1);
+      assign.add_int32(2, 1);
+      assign.add_message(3, devices);
+      writer.add_message(9, assignment);
+    }
+  }
+  protozero::pbf_writer(option).add_bool(2, false);
+  protozero::pbf_writer override_entry(entry);
+  override_entry.add_string(1, "xla_cpu_enable_fast_min_max");
+  override_entry.add_message(2, option);
+  protozero::pbf_writer writer(out);
+  writer.add_message(3, build);
+  writer.add_message(7, entry);
+  return out;
+}
+
+}  // namespace
+
+DeviceBuffer::~DeviceBuffer() {
+  abi::Block<abi::BufferOnly> destroy;
+  destroy.buffer = buffer_;
+  client_->plugin().call_quietly(Function::buffer_destroy, destroy);
+}
+
+Tensor DeviceBuffer::download() const {
+  Tensor tensor(dtype_, shape_);
+  const Shape stored = stored_shape(dtype_, shape_);
+  std::vector<int64_t> order(stored.size());  // row-major, however the device has it
+  std::iota(order.rbegin(), order.rend(), 0);
+  abi::Block<abi::Layout> layout;
+  layout.tiled.struct_size = sizeof layout.tiled;
+  layout.tiled.minor_to_major = order.data();
+  layout.tiled.rank = order.size();
+  abi::Block<abi::BufferToHost> copy;
+  copy.source = buffer_;
+  copy.layout = &layout;
+  copy.to = tensor.mutable_bytes();
+  copy.size = tensor.nbytes();
+  client_->plugin().call(Function::buffer_to_host, copy, "reading a result");
+  client_->plugin().await(copy.done, "computing a result");
+  return tensor;
+}
+
+void DeviceBuffer::wait() const {
+  abi::Block<abi::BufferReadyEvent> ready;
+  ready.buffer = buffer_;
+  client_->plugin().call(Function::buffer_ready_event, ready, "waiting for a result");
+  client_->plugin().await(ready.event, "computing a result");
+}
+
+Loaded::~Loaded() {
+  abi::Block<abi::LoadedOnly> destroy;
+  destroy.executable = executable_;
+  client_->plugin().call_quietly(Function::loaded_destroy, destroy);
+}
+
+std::vector<DeviceBufferPtr> Loaded::run(std::span<const DeviceBufferPtr> inputs, const std::vector<int64_t>& kept,
+                                         const std::vector<std::pair<DType, Shape>>& results) const {
+  std::vector<abi::Buffer*> arguments, made(results.size(), nullptr);
+  arguments.reserve(inputs.size());
+  for (const DeviceBufferPtr& input : inputs) arguments.push_back(input->get());
+  abi::Buffer* const* argument_list = arguments.data();
+  abi::Buffer** result_list = made.data();
+  abi::Block<abi::ExecuteOptions> options;
+  options.kept_inputs = kept.data();
+  options.kept_input_count = kept.size();
+  abi::Block<abi::Execute> execute;
+  execute.executable = executable_;
+  execute.options = &options;
+  execute.argument_lists = &argument_list;
+  execute.device_count = 1;
+  execute.argument_count = arguments.size();
+  execute.output_lists = &result_list;
+  client_->plugin().call(Function::loaded_execute, execute, "running a program");
+  std::vector<DeviceBufferPtr> out;
+  for (size_t i = 0; i < results.size(); ++i)
+    out.push_back(std::make_shared<DeviceBuffer>(client_, made[i], results[i].first, results[i].second));
+  return out;
+}
+
+namespace {
+
+struct DestroyExecutable {
+  const Plugin& plugin;
+  abi::Executable* executable;
+  ~DestroyExecutable() {
+    abi::Block<abi::ExecutableOnly> destroy;
+    destroy.executable = executable;
+    plugin.call_quietly(Function::executable_destroy, destroy);
+  }
+};
+
+}  // namespace
+
+abi::Executable* Loaded::inner() const {
+  abi::Block<abi::LoadedExecutableOf> get;
+  get.loaded = executable_;
+  client_->plugin().call(Function::loaded_executable, get, "looking at a program");
+  return get.executable;
+}
+
+std::string Loaded::serialized() const {
+  const Plugin& plugin = client_->plugin();
+  if (!plugin.has(Function::executable_serialize) || !plugin.has(Function::deserialize_and_load)) return "";
+  const DestroyExecutable executable{plugin, inner()};
+  abi::Block<abi::ExecutableSerialize> serialize;
+  serialize.executable = executable.executable;
+  try {
+    plugin.call(Function::executable_serialize, serialize, "storing a program");
+  } catch (const Error&) {  // it is compiled anew next time
+    return "";
+  }
+  std::string bytes(serialize.bytes, serialize.size);
+  if (serialize.release) serialize.release(serialize.owner);
+  return bytes;
+}
+
+int64_t Loaded::temporary_bytes() const {
+  const Plugin& plugin = client_->plugin();
+  const DestroyExecutable executable{plugin, inner()};
+  abi::Block<abi::ExecutableMemoryStats> stats;
+  stats.executable = executable.executable;
+  plugin.call_quietly(Function::executable_memory_stats, stats);
+  return stats.temporary_bytes;
+}
+
+std::shared_ptr<const Client> Client::create(std::shared_ptr<const Plugin> plugin, const ClientOptions& options) {
+  abi::Client* made = nullptr;
+  const bool is_cpu = std::filesystem::path(plugin->path()).filename().string().find("cpu") != std::string::npos;
+  if (is_cpu && options.plugin.empty()) {
+    // By default they make several devices of one processor. Plugins that don't know the option refuse it.
+    try {
+      made = create_client(*plugin, {{"cpu_device_count", str(options.device + 1)}});
+    } catch (const Error&) {
+      made = nullptr;
+    }
+  }
+  try {
+    if (!made) made = create_client(*plugin, options.plugin);
+  } catch (Error& error) {
+    for (const auto& [key, value] : options.plugin) error.in(str("option ", key, "=", value));
+    throw;
+  }
+  std::shared_ptr<Client> client(new Client(std::move(plugin), made));
+  client->choose_device(options.device);
+  return client;
+}
+
+void Client::choose_device(int64_t position) {
+  abi::Block<abi::ClientText> text;
+  text.client = client_;
+  plugin_->call(Function::client_platform_name, text, "asking for the platform");
+  platform_ = std::string(text.text, text.text_size);
+  plugin_->call(Function::client_platform_version, text, "asking for the platform's version");
+  identity_ = str(platform_, "\n", std::string(text.text, text.text_size), "\n", plugin_->version(), "\n",
+                  file_identity(plugin_->path()));
+  abi::Block<abi::ClientDevices> devices;
+  devices.client = client_;
+  plugin_->call(Function::client_addressable_devices, devices, "asking for devices");
+  if (position < 0 || static_cast<size_t>(position) >= devices.count)
+    throw Error(ErrorCode::invalid_input, str("there is no device ", position, "; the plugin has ", devices.count))
+        .in("PJRT plugin " + plugin_->path());
+  position_ = position;
+  device_ = devices.devices[position];
+  abi::Block<abi::DeviceDescriptionOf> description;
+  description.device = device_;
+  plugin_->call(Function::device_description, description, "asking for a device");
+  abi::Block<abi::DescriptionId> id;
+  id.description = description.description;
+  plugin_->call(Function::description_id, id, "asking for a device");
+  device_id_ = id.id;
+  abi::Block<abi::DescriptionText> kind;
+  kind.description = description.description;
+  plugin_->call(Function::description_kind, kind, "asking for a device");
+  identity_ += str("\n", std::string(kind.text, kind.text_size), " ", position);
+  if (platform_ == "cpu" || platform_ == "Host") identity_ += "\n" + processor();
+}
+
+Client::~Client() {
+  abi::Block<abi::ClientOnly> destroy;
+  destroy.client = client_;
+  plugin_->call_quietly(Function::client_destroy, destroy);
+}
+
+namespace {
+
+// A weight that the device reads or copies; afterwards its pages of a mapped file may go.
+struct HeldWeight {
+  const Plugin& plugin;
+  Tensor tensor;
+};
+
+void release_weight(abi::Failure* failure, void* argument) {
+  const std::unique_ptr<HeldWeight> held(static_cast<HeldWeight*>(argument));
+  held->plugin.forget(failure);
+  release_pages(held->tensor.bytes(), held->tensor.nbytes());
+}
+
+}  // namespace
+
+DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
+  const Shape stored = stored_shape(tensor.dtype(), tensor.shape());
+  abi::Block<abi::BufferFromHost> from;
+  from.client = client_;
+  from.data = tensor.bytes();
+  from.type = element_type(tensor.dtype());
+  from.dims = stored.data();
+  from.rank = stored.size();
+  from.semantics = weight ? abi::HostSemantics::zero_copy : abi::HostSemantics::copied_during_call;
+  from.device = device_;
+  plugin_->call(Function::client_buffer_from_host, from, "moving a tensor to the device");
+  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), from.buffer, tensor.dtype(), tensor.shape());
+  if (weight && from.done_with_host) {
+    abi::Block<abi::EventOnReady> ready;
+    ready.event = from.done_with_host;
+    ready.callback = release_weight;
+    auto held = std::make_unique<HeldWeight>(HeldWeight{*plugin_, tensor});
+    ready.argument = held.get();
+    plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
+    static_cast<void>(held.release());  // the callback's now
+  }
+  if (from.done_with_host) {
+    abi::Block<abi::EventOnly> destroy;
+    destroy.event = from.done_with_host;
+    plugin_->call_quietly(Function::event_destroy, destroy);
+  }
+  return buffer;
+}
+
+std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {
+  constexpr std::string_view kFormat = "mlir";
+  const std::string options = compile_options(device_id_, position_ == 0);
+  abi::Block<abi::ProgramText> program;
+  program.code = text.data();
+  program.code_size = text.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  abi::Block<abi::ClientCompile> compile;
+  compile.client = client_;
+  compile.program = &program;
+  compile.options = options.data();
+  compile.options_size = options.size();
+  plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
+  return std::make_shared<Loaded>(shared_from_this(), compile.executable);
+}
+
+std::shared_ptr<const Loaded> Client::load(const std::string& serialized) const {
+  abi::Block<abi::Deserialize> load;
+  load.client = client_;
+  load.bytes = serialized.data();
+  load.size = serialized.size();
+  try {
+    plugin_->call(Function::deserialize_and_load, load, "loading a stored program");
+  } catch (const Error&) {
+    return nullptr;
+  }
+  return std::make_shared<Loaded>(shared_from_this(), load.executable);
+}
+
+MemoryFigures Client::memory() const {
+  MemoryFigures figures;
+  abi::Block<abi::DeviceMemoryStats> stats;
+  stats.device = device_;
+  if (!plugin_->has(Function::device_memory_stats)) return figures;
+  try {
+    plugin_->call(Function::device_memory_stats, stats, "asking for memory");
+  } catch (const Error&) {  // CPUs don't say
+    return figures;
+  }
+  figures.in_use = stats.bytes_in_use;
+  if (stats.has_peak_bytes) figures.peak = stats.peak_bytes;
+  if (stats.has_bytes_limit) figures.limit = stats.bytes_limit;
+  return figures;
+}
+
+}  // namespace transmuter::pjrt

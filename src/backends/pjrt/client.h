@@ -1,0 +1,100 @@
+// A PJRT client: one device of a plugin, its memory and the programs compiled for it. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/pjrt/plugin.h"
+#include "transmuter/backend.h"
+
+namespace transmuter::pjrt {
+
+struct ClientOptions {
+  int64_t device = 0;                              // position among the plugin's devices
+  std::map<std::string, std::string> plugin = {};  // handed to the plugin as they are
+};
+
+class Client;
+
+// Elements in a device's memory. `shape` and `dtype` are the tensor's; packed dtypes lie as their bytes, flat.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(std::shared_ptr<const Client> client, abi::Buffer* buffer, DType dtype, Shape shape)
+      : client_(std::move(client)), buffer_(buffer), dtype_(dtype), shape_(std::move(shape)) {}
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  abi::Buffer* get() const { return buffer_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  // Waits until it is there. Throws what computing it threw.
+  Tensor download() const;
+  void wait() const;
+
+ private:
+  std::shared_ptr<const Client> client_;
+  abi::Buffer* buffer_;
+  DType dtype_;
+  Shape shape_;
+};
+using DeviceBufferPtr = std::shared_ptr<const DeviceBuffer>;
+
+// A compiled program on its device.
+class Loaded {
+ public:
+  Loaded(std::shared_ptr<const Client> client, abi::LoadedExecutable* executable)
+      : client_(std::move(client)), executable_(executable) {}
+  ~Loaded();
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  // Starts it: the results are being computed. `results`: their types, in order. Inputs listed in `kept` are not
+  // donated though the program says that they may be.
+  std::vector<DeviceBufferPtr> run(std::span<const DeviceBufferPtr> inputs, const std::vector<int64_t>& kept,
+                                   const std::vector<std::pair<DType, Shape>>& results) const;
+  std::string serialized() const;   // "" where the plugin cannot
+  int64_t temporary_bytes() const;  // working memory of a run; 0 where the plugin doesn't say
+
+ private:
+  abi::Executable* inner() const;
+
+  std::shared_ptr<const Client> client_;
+  abi::LoadedExecutable* executable_;
+};
+
+class Client : public std::enable_shared_from_this<Client> {
+ public:
+  // Throws Error: invalid_input (no such device, an option that the plugin refuses), or what the plugin says.
+  static std::shared_ptr<const Client> create(std::shared_ptr<const Plugin> plugin, const ClientOptions& options);
+  ~Client();
+
+  // Copies the elements, at once; or, as a weight, uses them where they are if the device can, and keeps them while it
+  // does.
+  DeviceBufferPtr upload(const Tensor& tensor, bool weight) const;
+  std::shared_ptr<const Loaded> compile(const std::string& text) const;
+  std::shared_ptr<const Loaded> load(const std::string& serialized) const;  // null: not of this plugin
+  MemoryFigures memory() const;
+
+  const Plugin& plugin() const { return *plugin_; }
+  // What serialized programs depend on beside their text: plugin, versions, device, processor.
+  const std::string& identity() const { return identity_; }
+  const std::string& platform() const { return platform_; }
+
+ private:
+  Client(std::shared_ptr<const Plugin> plugin, abi::Client* client) : plugin_(std::move(plugin)), client_(client) {}
+  void choose_device(int64_t position);
+
+  std::shared_ptr<const Plugin> plugin_;
+  abi::Client* client_;
+  abi::Device* device_ = nullptr;
+  int device_id_ = 0;
+  int64_t position_ = 0;
+  std::string platform_, identity_;
+};
+
+}  // namespace transmuter::pjrt

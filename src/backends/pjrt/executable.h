@@ -1,0 +1,87 @@
+// A program on a PJRT device: one compiled program for each set of sizes, the ones used last kept.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/pjrt/client.h"
+#include "backends/pjrt/disk_cache.h"
+#include "backends/pjrt/program.h"
+#include "backends/run_state.h"
+#include "backends/weight_store.h"
+#include "base/dim.h"
+
+namespace transmuter::pjrt {
+
+class DeviceProgram {
+ public:
+  // `program`: what place() left for the device.
+  DeviceProgram(const ir::Program& program, std::shared_ptr<const Client> client,
+                std::shared_ptr<const DiskCache> cache, const BackendOptions& options);
+
+  // Starts a run; the results are on the device, being computed. An input that is donated may lose its memory.
+  std::vector<Buffer> run(std::span<Buffer* const> inputs, Bindings& bindings) const;
+  ExecutableStats stats() const;
+  void trim() const;  // all compiled programs but the one used last
+
+ private:
+  struct Compiled {
+    std::mutex mutex;  // of making it
+    std::shared_ptr<const Loaded> loaded;
+    std::vector<Shape> inputs;  // shapes that these sizes give
+    std::vector<std::pair<DType, Shape>> results;
+    size_t temporary_bytes = 0;
+  };
+  struct Key {
+    std::vector<int64_t> sizes;  // by symbol of symbols_
+    bool donates;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  std::shared_ptr<Compiled> compiled(Key key, Bindings& bindings) const;
+  void compile(Compiled& entry, const Key& key, Bindings& bindings) const;
+  std::shared_ptr<const Loaded> loaded(const std::string& text) const;
+  void check(size_t input, const DeviceBuffer& given, const Shape& want) const;
+
+  std::shared_ptr<const Client> client_;
+  std::shared_ptr<const DiskCache> cache_;
+  std::shared_ptr<WeightStore> store_;
+  std::shared_ptr<RunState> state_;
+  std::vector<ir::Type> input_types_, result_types_;  // in the scope of the trace
+  std::vector<std::string> input_names_;
+  ir::Program program_;  // in a scope of its own: printing evaluates there
+  mutable std::mutex printing_;
+  std::vector<int32_t> symbols_;
+  std::vector<int> parameter_input_;      // by parameter: which input, -1 for a weight
+  std::vector<DeviceBufferPtr> weights_;  // by parameter; null for inputs
+  std::vector<bool> may_donate_;          // by parameter: some result has its type
+  size_t weight_bytes_ = 0;
+
+  mutable std::mutex mutex_;                                               // of the list
+  mutable std::list<std::pair<Key, std::shared_ptr<Compiled>>> compiled_;  // used last first
+};
+
+// The device's part, then the host's on another backend.
+class PlacedExecutable : public Executable {
+ public:
+  PlacedExecutable(std::shared_ptr<const Backend> backend, std::unique_ptr<DeviceProgram> device,
+                   std::unique_ptr<Executable> host, std::shared_ptr<const Backend> host_backend, const Placed& placed);
+  std::vector<Buffer> run(std::span<Buffer> inputs, Bindings& bindings) const override;
+  ExecutableStats stats() const override;
+  void trim() const override;
+
+ private:
+  std::shared_ptr<const Backend> backend_;
+  std::unique_ptr<DeviceProgram> device_;
+  std::unique_ptr<Executable> host_;
+  std::shared_ptr<const Backend> host_backend_;
+  std::vector<size_t> device_inputs_, host_inputs_, host_from_device_;
+  std::vector<Placed::Result> results_;
+};
+
+inline DeviceBufferPtr on_device(const Buffer& buffer) {
+  return std::static_pointer_cast<const DeviceBuffer>(std::shared_ptr<const void>(buffer.device));
+}
+
+}  // namespace transmuter::pjrt
