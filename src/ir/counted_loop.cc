@@ -29,6 +29,29 @@ std::vector<Value> emit_counted(Builder& build, Dim trips, std::span<const Value
   return {out.begin() + 1, out.begin() + 1 + static_cast<int64_t>(state.size())};
 }
 
+std::vector<Value> inline_into(Builder& build, const Program& program, const std::vector<Value>& arguments) {
+  std::vector<Value> map(static_cast<size_t>(program.value_count()));
+  const auto mapped = [&](const std::vector<Value>& values) {
+    std::vector<Value> now;
+    for (const Value value : values) now.push_back(map[value.id]);
+    return now;
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) map[program.parameters()[i].value.id] = arguments[i];
+  for (const Op& op : program.ops()) {
+    std::vector<Type> types;
+    for (const Value result : op.results) types.push_back(program.type(result));
+    const auto results = build.emit_copy(op, mapped(op.operands), types, "");
+    for (size_t i = 0; i < results.size(); ++i) map[op.results[i].id] = results[i];
+  }
+  return mapped(program.results());
+}
+
+Value with_row(Builder& build, Value stacked, Value row, Value at) {
+  std::vector<Value> starts(static_cast<size_t>(build.rank(stacked)), build.integer(DType::i64, 0));
+  starts[0] = at;
+  return build.dynamic_update_slice(stacked, build.expand_dims(row, {0}), std::move(starts));
+}
+
 namespace {
 
 const Op* definition(const Program& program, Value value) {

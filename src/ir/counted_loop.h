@@ -20,6 +20,11 @@ std::vector<Value> counted_loop(Builder& build, Dim trips, std::span<const Value
 // less than a constant or a Dim; nothing for any other.
 std::optional<Dim> trip_count(const Builder& build, const Op& while_op);
 
+// Copies a program's ops into a builder; `arguments` stand for its parameters (invalid ones are not read by any op).
+std::vector<Value> inline_into(Builder& build, const Program& program, const std::vector<Value>& arguments);
+// stacked with stacked[at] = row.
+Value with_row(Builder& build, Value stacked, Value row, Value at);
+
 // Shared by every counted_loop: the region builders with their parameters in place.
 struct CountedRegion {
   Builder build;

@@ -10,6 +10,7 @@
 #include "ir/composites/composites.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/inline_composites.h"
+#include "ir/passes/loops_as_while.h"
 #include "ir/passes/stablehlo_form.h"
 #include "ir/primitives/primitives.h"
 #include "tensor/packed.h"
@@ -303,7 +304,7 @@ std::string program_region_text(const Program& program, Bindings* bindings, cons
 }
 
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
-  return print_module(stablehlo_form(inline_composites(program)), bindings, module_name);
+  return print_module(stablehlo_form(loops_as_while(inline_composites(program))), bindings, module_name);
 }
 
 std::string print_module(const Program& plain, Bindings* bindings, const std::string& module_name,

@@ -22,12 +22,6 @@ bool same_type(const ir::Type& a, const ir::Type& b) {
   return true;
 }
 
-ir::Value with_row(ir::Builder& b, ir::Value stacked, ir::Value row, ir::Value at) {
-  std::vector<ir::Value> starts(static_cast<size_t>(b.rank(stacked)), b.integer(DType::i64, 0));
-  starts[0] = at;
-  return b.dynamic_update_slice(stacked, b.expand_dims(row, {0}), std::move(starts));
-}
-
 }  // namespace
 
 bool Tracer::read_while(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {

@@ -1,31 +1,15 @@
-// StableHLO text. With TRANSMUTER_PRINT_DIR set, every program is also written there for tests/stablehlo_parse.py,
-// which parses and verifies the text with a reader that isn't ours.
-#include "ir/print.h"
-
+// StableHLO text.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 
 #include "ir/autodiff.h"
 #include "ir/composites/composites.h"
+#include "ir_printed.h"
 #include "ir_programs.h"
 
 namespace transmuter::ir {
 namespace {
-
-std::string printed(const std::string& name, const Program& program) {
-  std::string text = print_stablehlo(program);
-  if (const char* directory = std::getenv("TRANSMUTER_PRINT_DIR")) {
-    static int count = 0;
-    std::string path = str(directory, "/", count++, "_", name, ".mlir");
-    std::replace(path.begin(), path.end(), ' ', '_');
-    std::ofstream(path) << text;
-  }
-  return text;
-}
 
 TEST(Printing, IsDeterministicAndComplete) {
   auto scope = ShapeScope::create();

@@ -13,24 +13,6 @@ bool is_differentiable(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
 }
 
-// Copies a program's ops into a builder; `arguments` stand for its parameters (invalid ones are not read by any op).
-std::vector<Value> inline_into(Builder& build, const Program& program, const std::vector<Value>& arguments) {
-  std::vector<Value> map(static_cast<size_t>(program.value_count()));
-  const auto mapped = [&](const std::vector<Value>& values) {
-    std::vector<Value> now;
-    for (const Value value : values) now.push_back(map[value.id]);
-    return now;
-  };
-  for (size_t i = 0; i < arguments.size(); ++i) map[program.parameters()[i].value.id] = arguments[i];
-  for (const Op& op : program.ops()) {
-    std::vector<Type> types;
-    for (const Value result : op.results) types.push_back(program.type(result));
-    const auto results = build.emit_copy(op, mapped(op.operands), types, "");
-    for (size_t i = 0; i < results.size(); ++i) map[op.results[i].id] = results[i];
-  }
-  return mapped(program.results());
-}
-
 // A region's gradients alone: parameters are the region's and one gradient for each of `results`; results are the
 // gradients with respect to `parameters`.
 Program gradient_program(const Program& region, const std::vector<size_t>& results,
