@@ -5,8 +5,8 @@
 #   test.sh --fast   unit tests and the operator suites on the cpu backend
 #   test.sh --full   every suite on every backend, passes on and off, and operator by operator
 #   test.sh --slow   as --full, and the real models on the reference backend (an hour)
-# Cases come from: the pinned onnx package (node), the packages that ship the real models (fetched), and for the other
-# suites from archives in $TRANSMUTER_CASE_ARCHIVES or ../shared/cases; a suite that isn't there is skipped with a line.
+# Cases come from: the pinned onnx package (node), tests/data (op_cases, made by tests/make_op_cases.py), the packages that ship
+# the real models (fetched), and for the other suites from archives in $TRANSMUTER_CASE_ARCHIVES or ../shared/cases; a suite that isn't there is skipped with a line.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 mode=default
@@ -21,12 +21,14 @@ cases=$build/cases
 archives=${TRANSMUTER_CASE_ARCHIVES:-$root/../shared/cases}
 export TRANSMUTER_CASES=$cases  # for the unit tests that read whole suites
 program=$build/release/bin/transmuter
-operator_suites=(node ops_variants ops_contrib traps malformed)
+operator_suites=(node op_cases ops_variants ops_contrib traps malformed)
 model_suites=(zoo_text zoo_vision)
 
 # unpack SUITE : true if its cases are in $cases now
 unpack() {
-  local archive=$archives/$1.tar.xz mark=$cases/.$1.size_and_time want
+  local archive=$archives/$1.tar.xz
+  [ "$1" != op_cases ] || archive=tests/data/op_cases.tar.xz
+  local mark=$cases/.$1.size_and_time want
   [ -f "$archive" ] || return 1
   want=$(stat -L -c '%s %Y' "$archive")
   if [ "$(cat "$mark" 2>/dev/null || true)" != "$want" ]; then

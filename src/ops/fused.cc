@@ -1,4 +1,4 @@
-// com.microsoft FusedConv and FusedGemm: the product, then an activation by name.
+// com.microsoft FusedConv, NhwcFusedConv and FusedGemm: the product, then an activation by name.
 #include "ops/activation.h"
 #include "ops/conv.h"
 #include "ops/matmul.h"
@@ -49,13 +49,16 @@ Value activated(OpContext& op, Value x, const Activation& a) {
 }
 
 // A fourth input is added before the activation.
+template <bool channels_at_end>
 void fused_conv(OpContext& op) {
   const Activation a{op.attribute_string("activation", ""), op.attribute_floats("activation_params", {})};
   require_float(op, 0);
   require_same_dtype(op, 0, 1);
   Builder& b = op.build();
-  Value y = convolve(op, op.input(0), op.input(1), op.dtype(0));
+  const Value x = channels_at_end ? channels_second(b, op.input(0)) : op.input(0);
+  Value y = convolve(op, x, op.input(1), op.dtype(0));
   if (op.has_input(2)) y = add_channels(b, y, op.input(2));
+  if (channels_at_end) y = channels_last(b, y);
   if (op.has_input(3)) y = b.add(y, b.broadcast_to(op.input(3), b.shape(y)));
   op.output(0, activated(op, y, a));
 }
@@ -72,7 +75,8 @@ void fused_gemm(OpContext& op) {
 }  // namespace
 
 void register_fused(Registry& r) {
-  r.add("FusedConv", {1}, fused_conv, kMicrosoft);
+  r.add("FusedConv", {1}, fused_conv<false>, kMicrosoft);
+  r.add("NhwcFusedConv", {1}, fused_conv<true>, kMicrosoft);
   r.add("FusedGemm", {1}, fused_gemm, kMicrosoft);
 }
 

@@ -58,7 +58,7 @@ struct Bounds {
 Bounds read_bounds(OpContext& op) {
   Bounds bounds;
   std::optional<std::vector<int64_t>> axes, steps;
-  if (op.version() < 10) {
+  if (op.version() < 10 && op.node().op_type != "DynamicSlice") {
     const std::vector<int64_t> starts = op.attribute_ints("starts"), ends = op.attribute_ints("ends");
     bounds.starts.assign(starts.begin(), starts.end());
     bounds.ends.assign(ends.begin(), ends.end());
@@ -125,6 +125,9 @@ void slice(OpContext& op) {
 
 }  // namespace
 
-void register_slice(Registry& r) { r.add("Slice", {1, 10, 11, 13}, slice); }
+void register_slice(Registry& r) {
+  r.add("Slice", {1, 10, 11, 13}, slice);
+  r.add("DynamicSlice", {1}, slice);  // of exporters before opset 10: the bounds are inputs
+}
 
 }  // namespace transmuter::ops

@@ -1,0 +1,194 @@
+"""com.microsoft operators that ONNX Runtime runs on GPUs alone: NumPy, from the operators' texts and kernels."""
+import math
+
+import numpy as np
+
+MICROSOFT = {"domain": "com.microsoft"}
+
+
+def erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+def gelu(x):
+    return x * 0.5 * (1 + erf(x / math.sqrt(2)))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def group_norm(x, gamma, beta, groups, epsilon, silu):
+    """Channels last."""
+    n, h, w, c = x.shape
+    g = x.astype(np.float64).reshape(n, h * w, groups, c // groups)
+    mean, variance = g.mean((1, 3), keepdims=True), g.var((1, 3), keepdims=True)
+    y = ((g - mean) / np.sqrt(variance + epsilon)).reshape(x.shape) * gamma + beta
+    return (y * sigmoid(y) if silu else y).astype(x.dtype)
+
+
+def diffusion(add):
+    f = np.float32
+    for channels_last in (0, 1):
+        for activation in (0, 1):
+            name = f"GroupNorm_{'last' if channels_last else 'first'}_{'silu' if activation else 'none'}"
+            r = add.rng(name)
+            x = r.normal(size=(2, 3, 4, 8)).astype(f)
+            gamma, beta = r.normal(size=8).astype(f), r.normal(size=8).astype(f)
+            y = group_norm(x, gamma, beta, 4, 1e-3, activation)
+            turn = (lambda v: v) if channels_last else (lambda v: np.ascontiguousarray(v.transpose(0, 3, 1, 2)))
+            attributes = {"activation": activation, "groups": 4, "epsilon": 1e-3}
+            if not channels_last:
+                attributes["channels_last"] = 0
+            add.add(name, "GroupNorm", [turn(x), gamma, beta], attributes, expected=turn(y), atol=1e-5, **MICROSOFT)
+            skip, bias = r.normal(size=(2, 8)).astype(f), r.normal(size=8).astype(f)
+            total = x + skip[:, None, None] + bias
+            add.add("Skip" + name, "SkipGroupNorm", [turn(x), gamma, beta, skip, bias], attributes, outputs=2,
+                    expected=[turn(group_norm(total, gamma, beta, 4, 1e-3, activation)), turn(total)], atol=1e-5,
+                    **MICROSOFT)
+    r = add.rng("diffusion")
+    x, bias, skip = r.normal(size=(2, 3, 6)).astype(f), r.normal(size=6).astype(f), r.normal(size=(2, 3, 6)).astype(f)
+    add.add("BiasAdd", "BiasAdd", [x, bias, skip], expected=x + bias + skip, **MICROSOFT)
+    left, right = np.split(x + bias, 2, -1)
+    add.add("BiasSplitGelu", "BiasSplitGelu", [x, bias], expected=(left * gelu(right)).astype(f), **MICROSOFT)
+    image, kernel = r.normal(size=(1, 5, 4, 3)).astype(f), r.normal(size=(2, 3, 2, 2)).astype(f)
+    y = np.zeros((1, 4, 3, 2), f)
+    for i in range(4):
+        for j in range(3):
+            y[0, i, j] = np.einsum("hwc,mchw->m", image[0, i:i + 2, j:j + 2], kernel)
+    add.add("NhwcConv", "NhwcConv", [image, kernel, np.array([1, -2], f)], expected=y + np.array([1, -2], f), atol=1e-5,
+            **MICROSOFT)
+    z = r.normal(size=y.shape).astype(f)
+    add.add("NhwcFusedConv_relu", "NhwcFusedConv", [image, kernel, None, z], {"activation": "Relu"},
+            expected=np.maximum(y + z, 0), atol=1e-5, **MICROSOFT)
+
+
+def signal(add):
+    for n in (8, 10):
+        for dtype in (np.float32, np.float64):
+            name = f"Rfft_{n}_{np.dtype(dtype).name}"
+            x = add.rng(name).normal(size=(2, 3, n)).astype(dtype)
+            spectrum = np.fft.rfft(x)
+            pairs = np.stack([spectrum.real, spectrum.imag], -1).astype(dtype)
+            add.add(name, "Rfft", [x], {"normalized": 0, "onesided": 1, "signal_ndim": 1}, expected=pairs, atol=1e-5,
+                    **MICROSOFT)
+            add.add("I" + name.lower(), "Irfft", [pairs], {"normalized": 0, "onesided": 1, "signal_ndim": 1}, expected=x,
+                    atol=1e-5, **MICROSOFT)
+    r = add.rng("complex")
+    a, b = r.normal(size=(3, 4, 2)).astype(np.float32), r.normal(size=(4, 2)).astype(np.float32)
+    for name, other in (("ComplexMul", b), ("ComplexMulConj", b * [1, -1])):
+        product = (a[..., 0] + 1j * a[..., 1]) * (other[..., 0] + 1j * other[..., 1])
+        add.add(name, name, [a, b], expected=np.stack([product.real, product.imag], -1).astype(np.float32), **MICROSOFT)
+
+
+def bucket_of(distance, buckets, farthest, both_ways):
+    """T5's: distance = key - query."""
+    base = 0
+    if both_ways:
+        buckets //= 2
+        base = buckets if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = max(-distance, 0)
+    near = buckets // 2
+    if distance < near:
+        return base + distance
+    far = near + int(math.log(distance / near) / math.log(farthest / near) * (buckets - near))
+    return base + min(far, buckets - 1)
+
+
+def biases(add):
+    for both_ways in (0, 1):
+        for length in (5, 40):
+            name = f"RelativePositionBias_{'both' if both_ways else 'back'}_{length}"
+            table = add.rng(name).normal(size=(8, 3)).astype(np.float32)
+            y = np.zeros((1, 3, length, length), np.float32)
+            for i in range(length):
+                for j in range(length):
+                    y[0, :, i, j] = table[bucket_of(j - i, 8, 20, both_ways)]
+            # The shape says [buckets, heads], the elements lie head by head.
+            stored = np.ascontiguousarray(table.T).reshape(8, 3)
+            size = np.array([length], np.int64)
+            add.add(name, "RelativePositionBias", [stored, size, size],
+                    {"is_bidirectional": both_ways, "max_distance": 20}, expected=y, **MICROSOFT)
+    r = add.rng("gated")
+    f = np.float32
+    b, s, heads, size, d = 2, 3, 2, 4, 6
+    query, bias = r.normal(size=(b, s, heads * size)).astype(f), r.normal(size=heads * size).astype(f)
+    rel, weight = r.normal(size=(1, heads, s, s)).astype(f), r.normal(size=(size, d)).astype(f)
+    wb, eco = r.normal(size=d).astype(f), r.normal(size=(1, heads, 1, 1)).astype(f)
+    q = (query + bias).reshape(b, s, heads, size).transpose(0, 2, 1, 3)
+    gates = sigmoid((q @ weight + wb).reshape(b, heads, s, 2, d // 2).sum(-1))
+    y = (gates[..., :1] * (gates[..., 1:] * eco - 1) + 2) * rel
+    add.add("GatedRelativePositionBias", "GatedRelativePositionBias", [query, bias, rel, weight, wb, eco],
+            {"num_heads": heads}, expected=y.astype(f), **MICROSOFT)
+    x, inner, outer = r.normal(size=(4, 2, 3)).astype(f), r.normal(size=(1, 2, 3)).astype(f), r.normal(size=(2, 2, 3))
+    add.add("BiasSoftmax_inner", "BiasSoftmax", [x, inner], {"axis": 2, "is_inner_broadcast": 1},
+            expected=softmax(x + inner), **MICROSOFT)
+    outer = outer.astype(f)
+    add.add("BiasSoftmax_outer", "BiasSoftmax", [x, outer], {"axis": 2, "is_inner_broadcast": 0},
+            expected=softmax(x + np.concatenate([outer, outer])), **MICROSOFT)
+
+
+def paged(add):
+    """Sequences of 3 and 1 new tokens after 2 and 5 in the cache, pages of 4."""
+    for name, extra in (("plain", {}), ("window", {"local_window_size": 3}), ("softcap", {"softcap": 2.0}),
+                        ("rotary", {"do_rotary": 1}), ("two_ways", {"is_causal": 0})):
+        r = add.rng("paged" + name)
+        f = np.float32
+        heads, kv, d, page, pages = 4, 2, 4, 4, 5
+        news, past = [3, 1], [2, 5]
+        table = np.array([[3, 0], [1, 4]], np.int32)
+        q, k, v = (r.normal(size=(4, n * d)).astype(f) for n in (heads, kv, kv))
+        key_cache, value_cache = (r.normal(size=(pages, page, kv, d)).astype(f) for _ in range(2))
+        cos, sin = np.cos(np.arange(16)[:, None] / [1, 10]).astype(f), np.sin(np.arange(16)[:, None] / [1, 10]).astype(f)
+        new_keys, new_values, y = key_cache.copy(), value_cache.copy(), np.zeros((4, heads, d), f)
+
+        def turned(x, position):
+            if "do_rotary" not in extra:
+                return x
+            a, b, c, s = x[:, :2], x[:, 2:], cos[position], sin[position]
+            return np.concatenate([a * c - b * s, b * c + a * s], 1)
+
+        token = 0
+        for sequence, count in enumerate(news):
+            first = token
+            for i in range(count):
+                position = past[sequence] + i
+                block = table[sequence, position // page]
+                new_keys[block, position % page] = turned(k[first + i].reshape(kv, d), position)
+                new_values[block, position % page] = v[first + i].reshape(kv, d)
+            rows = [(table[sequence, p // page], p % page) for p in range(past[sequence] + count)]
+            keys, values = np.stack([new_keys[x] for x in rows]), np.stack([new_values[x] for x in rows])
+            for i in range(count):
+                position = past[sequence] + i
+                query = turned(q[token].reshape(heads, d), position)
+                for h in range(heads):
+                    scores = keys[:, h // (heads // kv)] @ query[h] / math.sqrt(d)
+                    if "softcap" in extra:
+                        scores = 2 * np.tanh(scores / 2)
+                    at = np.arange(len(rows))
+                    hidden = at > position if "is_causal" not in extra else at < 0
+                    if "local_window_size" in extra:
+                        hidden |= at <= position - 3
+                    scores[hidden] = -np.inf
+                    y[token, h] = softmax(scores) @ values[:, h // (heads // kv)]
+                token += 1
+        starts = np.array([0, 3, 4], np.int32)
+        inputs = [q, k, v, key_cache, value_cache, starts, np.array(past, np.int32), table]
+        if "do_rotary" in extra:
+            inputs += [cos, sin]
+        add.add("PagedAttention_" + name, "PagedAttention", inputs, {"num_heads": heads, "kv_num_heads": kv, **extra},
+                outputs=3, expected=[y.reshape(4, -1), new_keys, new_values], atol=1e-5, **MICROSOFT)
+
+
+def add_cases(add):
+    diffusion(add)
+    signal(add)
+    biases(add)
+    paged(add)
