@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "backends/cpu/kernels/conv.h"
+#include "backends/cpu/kernels/conv_last.h"
 #include "kernel_bench.h"
 
 #if TRANSMUTER_BENCH_DNNL
@@ -19,6 +20,34 @@ struct Shape {
   int64_t in, out, groups, size, kernel, stride, pad;
   int64_t out_size() const { return (size + 2 * pad - kernel) / stride + 1; }
 };
+
+double ours_last(const Shape& s, int threads, bool wall) {
+  cpu::ConvLastArgs c;
+  c.in_channels = s.in, c.out_channels = s.out, c.groups = s.groups;
+  for (int axis = 1; axis < 3; ++axis) {
+    c.windows.in[axis] = s.size, c.windows.out[axis] = s.out_size(), c.windows.kernel[axis] = s.kernel;
+    c.windows.stride[axis] = s.stride, c.windows.pad[axis] = s.pad;
+  }
+  const int64_t in_pixels = c.windows.in_pixels(), out_pixels = c.windows.out_pixels();
+  c.x_image = in_pixels * s.in, c.x_row = s.size * s.in, c.x_pixel = s.in;
+  // The first one of a network finds its input channels first.
+  if (conv_last_copies(c)) c.x_row = s.size, c.x_pixel = 1, c.x_channel = in_pixels;
+  const auto x_size = static_cast<size_t>(c.x_image), y_size = static_cast<size_t>(out_pixels * s.out);
+  const auto filter_size = static_cast<size_t>(s.out * s.in / s.groups * s.kernel * s.kernel);
+  const Aligned x(x_size * 4), y(y_size * 4), filters(filter_size * 4), bias(static_cast<size_t>(s.out) * 4);
+  fill(x.floats(), x_size);
+  fill(filters.floats(), filter_size);
+  fill(bias.floats(), static_cast<size_t>(s.out));
+  c.x = x.floats(), c.y = y.floats();
+  c.epilogue.column_bias = bias.floats();
+  c.epilogue.activation = cpu::Activation::relu;
+  ThreadPool pool(threads);
+  const Aligned packed(cpu::conv_last_packed_bytes(c));
+  cpu::conv_last_pack(c, filters.floats(), packed.data, pool);
+  c.packed_filters = packed.data;
+  const Aligned scratch(cpu::conv_last_scratch_bytes(c, threads));
+  return best_of([&] { cpu::conv_last(c, scratch.data, pool); }, wall);
+}
 
 double ours(const Shape& s, int threads, bool wall) {
   cpu::ConvArgs c;
@@ -98,7 +127,9 @@ int run(int argc, char** argv) {
     const double work =
         2.0 * static_cast<double>(s.out_size() * s.out_size() * s.out * s.in / s.groups * s.kernel * s.kernel);
     std::printf("%-24s ", s.name.c_str());
-    const double time = ours(s, options.threads, options.wall);
+    print_rate(options, work, ours(s, options.threads, options.wall));
+    std::printf("   channels last ");
+    const double time = ours_last(s, options.threads, options.wall);
     print_rate(options, work, time);
 #if TRANSMUTER_BENCH_DNNL
     print_dnnl(work, time, dnnl_time(s, options.wall));

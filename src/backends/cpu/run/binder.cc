@@ -94,7 +94,19 @@ View Binder::dense(ir::Value v) {
   return view(v);
 }
 
-View Binder::dense_copy(const View& from) {
+View Binder::channels_last(ir::Value v) {
+  const View* own = placed(v);
+  if (own) {
+    const AxisOrder order = channels_last_order(own->rank());
+    if (!in_order(*own, order).is_dense()) {
+      record_->reads.push_back(v.id);
+      alias(v, dense_copy(View(*own), order));
+    }
+  }
+  return view(v);
+}
+
+View Binder::dense_copy(const View& from, const AxisOrder& order) {
   const std::vector<int32_t> pending = std::move(touched_);
   touched_.clear();
   const int64_t bytes = static_cast<int64_t>(byte_size(from.dtype, from.size()));
@@ -104,6 +116,7 @@ View Binder::dense_copy(const View& from) {
   }
   const int32_t buffer = new_buffer({.bytes = bytes});
   View to = dense_view(buffer, from.dtype, from.shape);
+  set_strides(to, order);
   touch(from.buffer);
   touch(buffer);
   launch_copy(*this, from, to);
@@ -112,7 +125,7 @@ View Binder::dense_copy(const View& from) {
   return to;
 }
 
-View Binder::allocate(ir::Value v, const SmallVector<int64_t, 6>& order) {
+View Binder::allocate(ir::Value v, const AxisOrder& order) {
   View view;
   view.dtype = dtype(v);
   view.shape = shape(v);
@@ -123,12 +136,12 @@ View Binder::allocate(ir::Value v, const SmallVector<int64_t, 6>& order) {
   return view;
 }
 
-View Binder::allocate_over(ir::Value v, const View& operand) {
+View Binder::allocate_over(ir::Value v, const View& operand, const AxisOrder& order) {
   const DType type = dtype(v);
   const BoundBuffer& buffer = plan_.buffers[static_cast<size_t>(operand.buffer)];
   const Extents want = shape(v);
   bool reusable = buffer.kind == BoundBuffer::Kind::arena && bit_width(operand.dtype) == bit_width(type) &&
-                  operand.offset == 0 && operand.is_dense() && product(want) == operand.size() &&
+                  operand.offset == 0 && in_order(operand, order).is_dense() && product(want) == operand.size() &&
                   buffer.bytes == static_cast<int64_t>(byte_size(operand.dtype, operand.size()));
   // Nothing else that is still to be read may lie in the same memory.
   const auto none_is_read_later = [&](const BindRecord& record, int32_t last_step) {
@@ -140,8 +153,9 @@ View Binder::allocate_over(ir::Value v, const View& operand) {
     return true;
   };
   reusable = reusable && none_is_read_later(*record_, step_) && (!before_ || none_is_read_later(*before_, step_ - 1));
-  if (!reusable) return allocate(v);
+  if (!reusable) return allocate(v, order);
   View view = dense_view(operand.buffer, type, want);
+  set_strides(view, order);
   touch(view.buffer);
   alias(v, view);
   return view;

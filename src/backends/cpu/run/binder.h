@@ -37,11 +37,13 @@ class Binder {
   View view(ir::Value v);
   // Dense and row-major: a copy is launched where it lies otherwise.
   View dense(ir::Value v);
-  View dense_copy(const View& view);
+  View dense_copy(const View& view, const AxisOrder& order = {});
+  // Dense with the channels, axis 1, innermost; copied likewise.
+  View channels_last(ir::Value v);
   // Memory for a result, in row-major order or with the given order of axes (outermost first).
-  View allocate(ir::Value v, const SmallVector<int64_t, 6>& order = {});
+  View allocate(ir::Value v, const AxisOrder& order = {});
   // The same, in the memory of an operand that nothing reads later, if it has the same bytes and order; else fresh.
-  View allocate_over(ir::Value v, const View& operand);
+  View allocate_over(ir::Value v, const View& operand, const AxisOrder& order = {});
   void alias(ir::Value v, const View& view) { place(v, view, false); }
   // The same for a result that goes out where it lies, in the memory of an input.
   void grow(ir::Value v, const View& view) { place(v, view, true); }

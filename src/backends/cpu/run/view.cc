@@ -1,5 +1,7 @@
 #include "backends/cpu/run/view.h"
 
+#include <algorithm>
+
 namespace transmuter::cpu {
 
 Extents extents_of(const Shape& shape) {
@@ -26,7 +28,7 @@ bool View::is_dense() const {
   return true;
 }
 
-void set_strides(View& view, const SmallVector<int64_t, 6>& order) {
+void set_strides(View& view, const AxisOrder& order) {
   const size_t rank = view.shape.size();
   view.strides.assign(view.shape.data(), rank);
   int64_t stride = 1;
@@ -38,6 +40,31 @@ void set_strides(View& view, const SmallVector<int64_t, 6>& order) {
       stride = 0;
     }
   }
+}
+
+AxisOrder axis_order(const View& view) {
+  AxisOrder order, long_axes;
+  for (int64_t i = 0; i < view.rank(); ++i) {
+    if (view.dim(i) == 1) {
+      order.push_back(i);
+      continue;
+    }
+    if (view.stride(i) <= 0) return {};
+    long_axes.push_back(i);
+  }
+  std::stable_sort(long_axes.begin(), long_axes.end(),
+                   [&](int64_t a, int64_t b) { return view.stride(a) > view.stride(b); });
+  if (std::is_sorted(long_axes.begin(), long_axes.end())) return {};
+  for (int64_t axis : long_axes) order.push_back(axis);
+  return order;
+}
+
+AxisOrder channels_last_order(int64_t rank) {
+  AxisOrder order;
+  order.push_back(0);
+  for (int64_t i = 2; i < rank; ++i) order.push_back(i);
+  order.push_back(1);
+  return order;
 }
 
 View dense_view(int32_t buffer, DType dtype, const Extents& shape) {
@@ -56,6 +83,10 @@ View transposed(const View& view, const std::vector<int64_t>& permutation) {
     out.strides[i] = view.stride(permutation[i]);
   }
   return out;
+}
+
+View in_order(const View& view, const AxisOrder& order) {
+  return order.empty() ? view : transposed(view, std::vector<int64_t>(order.begin(), order.end()));
 }
 
 View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions) {

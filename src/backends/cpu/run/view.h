@@ -34,11 +34,19 @@ struct View : Place {
   bool is_dense() const;  // row-major without gaps
 };
 
+using AxisOrder = SmallVector<int64_t, 6>;
+
+// Axes by their strides, outermost first; empty where that is their own order, or where elements repeat or run
+// backward.
+AxisOrder axis_order(const View& view);
+AxisOrder channels_last_order(int64_t rank);  // 0, 2, 3, ..., 1
+
 View dense_view(int32_t buffer, DType dtype, const Extents& shape);
 // Fills strides so that axis order[0] is outermost; order empty: row-major.
-void set_strides(View& view, const SmallVector<int64_t, 6>& order);
+void set_strides(View& view, const AxisOrder& order);
 
 View transposed(const View& view, const std::vector<int64_t>& permutation);
+View in_order(const View& view, const AxisOrder& order);  // transposed; order empty: as it is
 View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions);  // extents of 1 repeat
 View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
             const std::vector<int64_t>& stride);

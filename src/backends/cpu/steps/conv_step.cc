@@ -1,8 +1,12 @@
-// Convolution of f32 images, channels first, up to three spatial axes, with bias, residual and activation on the tile.
+// Convolution of f32 images, up to three spatial axes, with bias, residual and activation on the tile. With fixed
+// filters and up to two axes it is computed channels last, and so its result is stored: in a network of convolutions
+// images change their order at its ends only.
 #include "backends/cpu/kernels/conv.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/conv_last.h"
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
@@ -54,10 +58,14 @@ class ConvStep : public Step {
   void bind(Binder& bind) const override {
     if (!wide_) bind.dense(op_.operands[1]);
     if (e_.bias) bind.dense(e_.bias);
+    bind.untouch();
+    ConvLastArgs last = channels_last_arguments(bind);
+    if (const ConvLastWay way = choose(bind, last); way != ConvLastWay::none)
+      return bind_channels_last(bind, last, way);
     if (!planes_dense(bind.view(op_.operands[0]))) bind.dense(op_.operands[0]);
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
     bind.untouch();
-    const View x = dilated(bind);
+    const View x = dilated(bind, {});
     const View filters = wide_ ? bind.constant(*wide_) : bind.view(op_.operands[1]);
     const View bias = e_.bias ? bind.view(e_.bias) : View{};
     const View residual = e_.residual ? bind.view(e_.residual) : View{};
@@ -66,17 +74,11 @@ class ConvStep : public Step {
     ConvArgs args = arguments(bind, x, filters, y, residual);
     std::shared_ptr<const Packed> packed;
     if (const size_t bytes = weight_ ? conv_packed_bytes(args) : 0) {
-      packed = store_.get<Packed>(
-          str("conv ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), *weight_,
-          [&] {
-            auto made = std::make_shared<Packed>(memory_, bytes);
-            const Tensor aligned = weight_->aligned();
-            ConvArgs with_filters = args;
-            with_filters.filters = reinterpret_cast<const float*>(aligned.bytes());
-            conv_pack(with_filters, made->bytes, pool_);
-            release_pages(weight_->bytes(), weight_->nbytes());
-            return std::shared_ptr<const Packed>(std::move(made));
-          });
+      packed = pack("conv", bytes, [&](const float* dense, void* out) {
+        ConvArgs with_filters = args;
+        with_filters.filters = dense;
+        conv_pack(with_filters, out, pool_);
+      });
       args.packed_filters = packed->bytes;
     }
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_scratch_bytes(args, bind.threads())));
@@ -97,58 +99,164 @@ class ConvStep : public Step {
   }
 
  private:
-  // The input with zeros between its elements, where the convolution asks for it (a transposed convolution does).
-  View dilated(Binder& bind) const {
-    const auto& dilation = op_.as<ir::ConvolutionAttributes>().lhs_dilation;
+  template <class Fn>
+  std::shared_ptr<const Packed> pack(const std::string& kind, size_t bytes, const Fn& fill) const {
+    return store_.get<Packed>(
+        str(kind, " ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), *weight_,
+        [&] {
+          auto made = std::make_shared<Packed>(memory_, bytes);
+          const Tensor aligned = weight_->aligned();
+          fill(reinterpret_cast<const float*>(aligned.bytes()), made->bytes);
+          release_pages(weight_->bytes(), weight_->nbytes());
+          return std::shared_ptr<const Packed>(std::move(made));
+        });
+  }
+
+  // All but the strides.
+  ConvLastArgs channels_last_arguments(Binder& bind) const {
+    const auto& c = op_.as<ir::ConvolutionAttributes>();
+    const Extents in = spread(bind.shape(op_.operands[0])), out = bind.shape(e_.result),
+                  filters = bind.shape(op_.operands[1]);
+    ConvLastArgs args;
+    args.windows = windows(bind, in, filters, out);
+    args.images = in[0];
+    args.groups = c.feature_groups;
+    args.in_channels = in[1];
+    args.out_channels = out[1];
+    args.epilogue = epilogue();
+    return args;
+  }
+
+  ConvLastWay choose(Binder& bind, const ConvLastArgs& args) const {
+    if (!weight_ || bind.program().type(op_.operands[0]).rank() > 4) return ConvLastWay::none;
+    const ConvLastWay way = conv_last_way(args);
+    if (way == ConvLastWay::none || conv_last_copies(args)) return way;
     const View x = bind.view(op_.operands[0]);
-    Extents shape = x.shape;
+    bind.untouch();
+    if (x.stride(1) == 1 || x.dim(1) == 1 || args.windows.in_pixels() == 1) return way;
+    // Images that come channels first would have to be turned, which takes long beside little work.
+    const bool little = way == ConvLastWay::depthwise || (args.windows.taps() == 1 && args.out_channels < 64);
+    return little ? ConvLastWay::none : way;
+  }
+
+  void bind_channels_last(Binder& bind, ConvLastArgs args, ConvLastWay way) const {
+    const int64_t rank = bind.program().type(op_.operands[0]).rank();
+    const AxisOrder order = channels_last_order(rank);
+    {
+      const View given = bind.view(op_.operands[0]);
+      if (!conv_last_copies(args) && given.stride(1) != 1 && given.dim(1) != 1) bind.channels_last(op_.operands[0]);
+      if (e_.residual) bind.channels_last(e_.residual);
+      bind.untouch();
+    }
+    const View x = dilated(bind, order);
+    const Windows& w = args.windows;
+    args.x_channel = x.dim(1) == 1 ? 1 : x.stride(1);
+    args.x_image = x.stride(0);
+    args.x_row = rank == 4 ? x.stride(2) : 0;
+    args.x_pixel = x.stride(rank - 1);
+    // Strides of extents of 1 say nothing.
+    if (w.in[2] == 1) args.x_pixel = w.in[1] == 1 ? args.x_image : args.x_row;
+    if (w.in[1] == 1) args.x_row = args.x_pixel * w.in[2];
+    const View bias = e_.bias ? bind.view(e_.bias) : View{};
+    const View residual = e_.residual ? bind.view(e_.residual) : View{};
+    const View y = bind.allocate(e_.result, order);
+    const size_t bytes = conv_last_packed_bytes(args);
+    const std::string kind = str("conv last ", static_cast<int>(way), " ", args.groups, " ", w.kernel[1], " ",
+                                 w.kernel[2], " ", w.stride[2]);
+    const std::shared_ptr<const Packed> packed =
+        pack(kind, bytes, [&](const float* filters, void* out) { conv_last_pack(args, filters, out, pool_); });
+    args.packed_filters = packed->bytes;
+    const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_last_scratch_bytes(args, bind.threads())));
+    const double flops =
+        2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * w.taps());
+    bind.launch(name_of(way), flops,
+                [args, packed, scratch, x = Place(x), bias = Place(bias), residual = Place(residual),
+                 y = Place(y)](const RunContext& run) {
+                  ConvLastArgs a = args;
+                  a.x = run.at(x);
+                  a.y = run.at(y);
+                  if (bias.buffer >= 0) a.epilogue.column_bias = run.at(bias);
+                  if (residual.buffer >= 0) a.epilogue.residual = run.at(residual);
+                  conv_last(a, run.scratch(scratch), run.pool);
+                });
+  }
+
+  static const char* name_of(ConvLastWay way) {
+    return way == ConvLastWay::depthwise  ? "conv-depthwise"
+           : way == ConvLastWay::winograd ? "conv-winograd"
+                                          : "conv-last";
+  }
+
+  // With the zeros that the convolution asks for between the elements.
+  Extents spread(Extents shape) const {
+    const auto& dilation = op_.as<ir::ConvolutionAttributes>().lhs_dilation;
     for (size_t i = 0; i < dilation.size(); ++i) {
       if (shape[i + 2] > 0) shape[i + 2] = (shape[i + 2] - 1) * dilation[i] + 1;
     }
+    return shape;
+  }
+
+  // The input with zeros between its elements, where the convolution asks for it (a transposed convolution does).
+  View dilated(Binder& bind, const AxisOrder& order) const {
+    const auto& dilation = op_.as<ir::ConvolutionAttributes>().lhs_dilation;
+    const View x = bind.view(op_.operands[0]);
+    const Extents shape = spread(x.shape);
     if (product(shape) == x.size()) return x;
     bind.untouch();
     const int64_t bytes = product(shape) * static_cast<int64_t>(sizeof(float));
-    const View spread = dense_view(bind.scratch(bytes), DType::f32, shape);
-    bind.launch("zero", 0, [bytes, spread = Place(spread)](const RunContext& run) {
-      std::memset(run.at<void>(spread), 0, static_cast<size_t>(bytes));
+    View zeros = dense_view(bind.scratch(bytes), DType::f32, shape);
+    set_strides(zeros, order);
+    bind.launch("zero", 0, [bytes, zeros = Place(zeros)](const RunContext& run) {
+      std::memset(run.at<void>(zeros), 0, static_cast<size_t>(bytes));
     });
-    View elements = spread;
+    View elements = zeros;
     elements.shape = x.shape;
     for (size_t i = 0; i < dilation.size(); ++i) elements.strides[i + 2] *= dilation[i];
     bind.touch_again(x.buffer);
-    bind.touch_again(spread.buffer);
+    bind.touch_again(zeros.buffer);
     launch_copy(bind, x, elements);
-    bind.touch_again(spread.buffer);
-    return spread;
+    bind.touch_again(zeros.buffer);
+    return zeros;
+  }
+
+  Windows windows(Binder& bind, const Extents& in, const Extents& filters, const Extents& out) const {
+    const auto& c = op_.as<ir::ConvolutionAttributes>();
+    const std::vector<int64_t> low = bind.values(c.pad_low);
+    Windows w;
+    for (size_t i = 2; i < in.size(); ++i) {
+      const size_t s = i - 2, t = i + 3 - in.size();
+      w.in[t] = in[i];
+      w.out[t] = out[i];
+      w.kernel[t] = filters[i];
+      w.stride[t] = c.strides[s];
+      w.dilation[t] = c.rhs_dilation[s];
+      w.pad[t] = low[s];
+    }
+    return w;
+  }
+
+  Epilogue epilogue() const {
+    Epilogue e;
+    e.alpha = e_.alpha;
+    e.activation = e_.activation;
+    e.first = e_.first;
+    e.second = e_.second;
+    e.combine = e_.combine;
+    return e;
   }
 
   ConvArgs arguments(Binder& bind, const View& x, const View& filters, const View& y, const View& residual) const {
-    const auto& c = op_.as<ir::ConvolutionAttributes>();
-    const std::vector<int64_t> low = bind.values(c.pad_low);
     ConvArgs args;
-    const int64_t spatial = x.rank() - 2, skip = 3 - spatial;
-    for (int64_t i = 0; i < spatial; ++i) {
-      const size_t s = static_cast<size_t>(i), t = static_cast<size_t>(i + skip);
-      args.windows.in[t] = x.dim(i + 2);
-      args.windows.out[t] = y.dim(i + 2);
-      args.windows.kernel[t] = filters.dim(i + 2);
-      args.windows.stride[t] = c.strides[s];
-      args.windows.dilation[t] = c.rhs_dilation[s];
-      args.windows.pad[t] = low[s];
-    }
+    args.windows = windows(bind, x.shape, filters.shape, y.shape);
     args.images = x.dim(0);
-    args.groups = c.feature_groups;
+    args.groups = op_.as<ir::ConvolutionAttributes>().feature_groups;
     args.in_channels = x.dim(1);
     args.out_channels = y.dim(1);
     args.x_image = x.stride(0);
     args.x_channel = x.dim(1) == 1 ? args.windows.in_pixels() : x.stride(1);
     args.y_image = y.stride(0);
     args.y_channel = args.windows.out_pixels();
-    args.epilogue.alpha = e_.alpha;
-    args.epilogue.activation = e_.activation;
-    args.epilogue.first = e_.first;
-    args.epilogue.second = e_.second;
-    args.epilogue.combine = e_.combine;
+    args.epilogue = epilogue();
     if (residual.buffer >= 0) {
       args.epilogue.residual_row = residual.dim(1) == 1 ? args.windows.out_pixels() : residual.stride(1);
       args.epilogue.residual_column = 1;

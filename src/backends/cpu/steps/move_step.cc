@@ -17,7 +17,10 @@ class ConcatenateStep : public Step {
 
   void bind(Binder& bind) const override {
     const size_t axis = static_cast<size_t>(op_.as<ir::AxisAttributes>().axis);
-    View to = bind.allocate(op_.results[0]);
+    // As the first operand lies: images with their channels last stay so.
+    const AxisOrder order = axis_order(bind.view(op_.operands[0]));
+    bind.untouch();
+    View to = bind.allocate(op_.results[0], order);
     int64_t at = 0;
     for (ir::Value v : op_.operands) {
       const View from = bind.view(v);

@@ -1,5 +1,6 @@
 // Windows over up to three spatial axes: the largest element, or the sum.
 #include "backends/cpu/kernels/conv.h"
+#include "backends/cpu/kernels/conv_last.h"
 #include "backends/cpu/plan/planner.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -18,6 +19,8 @@ class PoolStep : public Step {
     const auto& w = op_.as<ir::ReduceWindowAttributes>();
     const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low),
                                high = bind.values(w.pad_high);
+    if (is_image_channels_last(bind.view(op_.operands[0]))) return bind_channels_last(bind);
+    bind.untouch();
     const View x = bind.dense(op_.operands[0]);
     const View y = bind.allocate(op_.results[0]);
     if (y.size() == 0) return bind.untouch();
@@ -54,6 +57,42 @@ class PoolStep : public Step {
   }
 
  private:
+  // Of at most two spatial axes.
+  static bool is_image_channels_last(const View& x) {
+    return x.rank() <= 4 && !axis_order(x).empty() && in_order(x, channels_last_order(x.rank())).is_dense();
+  }
+
+  void bind_channels_last(Binder& bind) const {
+    const auto& w = op_.as<ir::ReduceWindowAttributes>();
+    const View x = bind.view(op_.operands[0]);
+    const View y = bind.allocate(op_.results[0], channels_last_order(x.rank()));
+    if (y.size() == 0) return bind.untouch();
+    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low);
+    PoolLastArgs args;
+    for (int64_t i = 2; i < x.rank(); ++i) {
+      const size_t s = static_cast<size_t>(i), t = s + 3 - x.shape.size();
+      args.windows.in[t] = x.dim(i);
+      args.windows.out[t] = y.dim(i);
+      args.windows.kernel[t] = window[s];
+      args.windows.stride[t] = w.strides[s];
+      args.windows.dilation[t] = w.window_dilation[s];
+      args.windows.pad[t] = low[s];
+    }
+    args.images = x.dim(0);
+    args.channels = x.dim(1);
+    args.x_pixel = args.channels;
+    args.x_row = args.windows.in[2] * args.x_pixel;
+    args.x_image = args.windows.in[1] * args.x_row;
+    args.maximum = w.kind == ir::ReduceKind::max;
+    bind.launch("pool-last", static_cast<double>(y.size() * args.windows.taps()),
+                [args, x = Place(x), y = Place(y)](const RunContext& run) {
+                  PoolLastArgs a = args;
+                  a.x = run.at(x);
+                  a.y = run.at(y);
+                  pool_last(a, run.pool);
+                });
+  }
+
   const ir::Op& op_;
 };
 

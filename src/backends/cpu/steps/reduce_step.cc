@@ -44,8 +44,10 @@ class ReduceStep : public Step {
   void bind(Binder& bind) const override {
     View x = bind.view(op_.operands[0]);
     const bool together = axes_.empty() || axes_.back() - axes_.front() + 1 == static_cast<int64_t>(axes_.size());
-    size_t first = axes_.empty() ? x.shape.size() : static_cast<size_t>(axes_.front());
-    if (!together) {
+    size_t first = axes_.empty() ? x.shape.size() : static_cast<size_t>(axes_.front()), count = axes_.size();
+    if (in_stored_order(x, first, count)) {
+      // As it lies.
+    } else if (!together) {
       // The reduced axes go to the end first.
       std::vector<int64_t> order;
       for (int64_t i = 0; i < x.rank(); ++i) {
@@ -60,7 +62,7 @@ class ReduceStep : public Step {
       x = bind.dense(op_.operands[0]);
     }
     const View to = bind.allocate(op_.results[0]);
-    const ReduceShape shape = block(x, first, axes_.size());
+    const ReduceShape shape = block(x, first, count);
     const ReduceKind kind = kind_of(op_.as<ir::ReduceAttributes>().kind);
     bind.launch("reduce", static_cast<double>(x.size()),
                 [kind, shape, x = Place(x), to = Place(to)](const RunContext& run) {
@@ -69,6 +71,33 @@ class ReduceStep : public Step {
   }
 
  private:
+  // Where x is dense in another order of its axes, the reduced ones lie together in it and the others in their own
+  // order: turns x so; they are then `count` axes from `first` on.
+  bool in_stored_order(View& x, size_t& first, size_t& count) const {
+    const AxisOrder order = axis_order(x);
+    const View stored = in_order(x, order);
+    if (order.empty() || !stored.is_dense()) return false;
+    size_t begin = order.size(), end = begin;
+    int64_t last_kept = -1;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (x.dim(order[i]) == 1) continue;
+      if (std::binary_search(axes_.begin(), axes_.end(), order[i])) {
+        begin = std::min(begin, i);
+        end = i + 1;
+        continue;
+      }
+      if (order[i] < last_kept) return false;
+      last_kept = order[i];
+    }
+    for (size_t i = begin; i < end; ++i) {
+      if (!std::binary_search(axes_.begin(), axes_.end(), order[i])) return false;
+    }
+    x = stored;
+    first = begin;
+    count = end - begin;
+    return true;
+  }
+
   const ir::Op& op_;
   std::vector<int64_t> axes_;
 };

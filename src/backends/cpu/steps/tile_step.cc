@@ -277,15 +277,26 @@ Cluster gather_cluster(const Planner& planner, const ir::Op& root) {
   return cluster;
 }
 
-// Strides of every operand over the result's shape, neighbours that run on in all of them merged.
+// The result is stored as its operands are: those that are images with their channels last, above all.
+AxisOrder order_of(const std::vector<View>& inputs) {
+  for (const View& input : inputs) {
+    const AxisOrder order = axis_order(input);
+    if (!order.empty()) return order;
+  }
+  return {};
+}
+
+// Strides of every operand over the result's shape, whose axes are taken in the given order; neighbours that run on in
+// all of them are merged.
 struct Space {
   Extents dims;
   SmallVector<int64_t, 16> strides;  // by axis, then by input
 };
 
-Space collapse(const Extents& shape, const std::vector<View>& inputs) {
+Space collapse(const Extents& shape, const std::vector<View>& inputs, const AxisOrder& order) {
   Space space;
-  for (size_t i = 0; i < shape.size(); ++i) {
+  for (size_t at = 0; at < shape.size(); ++at) {
+    const size_t i = order.empty() ? at : static_cast<size_t>(order[at]);
     if (shape[i] == 1) continue;
     bool merge = !space.dims.empty();
     int64_t* last = space.strides.end() - (merge ? inputs.size() : 0);
@@ -316,29 +327,32 @@ class TileClusterStep : public Step {
     const ir::Value result = cluster_.root->results[0];
     const Extents shape = bind.shape(result);
     std::vector<View> inputs = views(bind, shape);
-    Space space = collapse(shape, inputs);
+    AxisOrder order = order_of(inputs);
+    Space space = collapse(shape, inputs, order);
     if (space.dims.size() > static_cast<size_t>(kTileMaxDims)) {
+      order.clear();
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i].is_dense()) inputs[i] = bind.dense_copy(inputs[i]);
       }
       bind.untouch();
       for (const View& v : inputs) bind.touch_again(v.buffer);
-      space = collapse(shape, inputs);
+      space = collapse(shape, inputs, order);
     }
+    const auto lies_so = [&](const View& v) { return in_order(v, order).is_dense(); };
     View to;
     bool placed = false;
     for (size_t i = 0; !placed && i < inputs.size(); ++i) {
-      if (!inputs[i].is_dense() || bit_width(inputs[i].dtype) != bit_width(bind.dtype(result))) continue;
+      if (!lies_so(inputs[i]) || bit_width(inputs[i].dtype) != bit_width(bind.dtype(result))) continue;
       // Another operand that lies in the same memory in another way would be overwritten before it is read.
       const bool alone = std::all_of(inputs.begin(), inputs.end(), [&](const View& other) {
         return other.buffer != inputs[i].buffer ||
-               (other.offset == inputs[i].offset && other.is_dense() && other.dtype == inputs[i].dtype);
+               (other.offset == inputs[i].offset && lies_so(other) && other.dtype == inputs[i].dtype);
       });
       if (!alone) continue;
-      to = bind.allocate_over(result, inputs[i]);
+      to = bind.allocate_over(result, inputs[i], order);
       placed = true;
     }
-    if (!placed) to = bind.allocate(result);
+    if (!placed) to = bind.allocate(result, order);
     const int64_t total = product(shape);
     if (total == 0) return bind.untouch();
     SmallVector<Place, 4> places;
