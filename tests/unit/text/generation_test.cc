@@ -1,0 +1,279 @@
+// What a call of generation may say, on models whose answers are known by hand (tests/data/make_tiny_generators.py).
+#include "transmuter/generation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "../errors.h"
+
+namespace transmuter {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Ids = std::vector<int64_t>;
+
+// Words of tiny_chat.
+enum : int64_t {
+  kPad,
+  kStart,
+  kEnd,
+  kUser,
+  kAssistant,
+  kSystem,
+  kUnknown,
+  kHello,
+  kHi,
+  kThere,
+  kFriend,
+  kDot,
+  kGood,
+  kDay
+};
+
+std::string data(const std::string& name) { return std::string(TRANSMUTER_TEST_DATA) + "/" + name; }
+
+const TokenGenerator& chat() {
+  static const TokenGenerator generator = TokenGenerator::load(data("tiny_chat"));
+  return generator;
+}
+
+std::vector<GenerationPrompt> prompts_of(const std::vector<Ids>& texts) {
+  std::vector<GenerationPrompt> prompts;
+  for (const Ids& ids : texts) prompts.push_back({ids, {}, {}});
+  return prompts;
+}
+
+std::vector<GeneratedTokens> write(const std::vector<Ids>& texts, const GenerationConfig& config,
+                                   const GenerationCall& call = {}) {
+  return chat()(prompts_of(texts), config, call);
+}
+
+TEST(Generation, TakesTheBestTokenUntilTheEnd) {
+  const GeneratedTokens answer = write({{kUser, kHello, kAssistant}}, chat().config())[0];
+  EXPECT_THAT(answer.ids, ElementsAre(kHi, kThere, kFriend, kDot, kEnd));
+  EXPECT_EQ(answer.reason, StopReason::eos);
+  EXPECT_EQ(answer.prompt_tokens, 3);
+  EXPECT_EQ(answer.padding, 0);
+}
+
+TEST(Generation, SaysWhatTheFolderSays) {
+  const GenerationConfig& config = chat().config();
+  EXPECT_THAT(config.eos_token_id, ElementsAre(kEnd));
+  EXPECT_EQ(config.pad_token_id, kPad);
+  EXPECT_EQ(config.max_new_tokens, 16);
+  EXPECT_FALSE(config.do_sample);
+  EXPECT_EQ(config.top_k, 50);
+}
+
+TEST(Generation, CountsLengths) {
+  GenerationConfig config = chat().config();
+  config.max_new_tokens = 2;
+  EXPECT_THAT(write({{kAssistant}}, config)[0].ids, ElementsAre(kHi, kThere));
+  EXPECT_EQ(write({{kAssistant}}, config)[0].reason, StopReason::length);
+  config.max_new_tokens.reset();
+  config.max_length = 4;
+  EXPECT_THAT(write({{kAssistant}}, config)[0].ids, ElementsAre(kHi, kThere, kFriend));
+  EXPECT_THAT(error_of([&] { write({{kUser, kHello, kHello, kAssistant}}, config); }), HasSubstr("max_length is 4"));
+  // Without either 20, and no more than the model has places for: 64.
+  config.max_length.reset();
+  config.eos_token_id.clear();
+  EXPECT_EQ(write({{kAssistant}}, config)[0].ids.size(), 20U);
+  EXPECT_EQ(write({Ids(60, kAssistant)}, config)[0].ids.size(), 4U);
+}
+
+TEST(Generation, PadsPromptsOfDifferentLength) {
+  const auto answers = write({{kUser, kGood, kDay, kHello}, {kAssistant}}, chat().config());
+  EXPECT_THAT(answers[0].ids, ElementsAre(22, kDot, kEnd));  // world
+  EXPECT_THAT(answers[1].ids, ElementsAre(kHi, kThere, kFriend, kDot, kEnd));
+  EXPECT_EQ(answers[0].padding, 0);
+  EXPECT_EQ(answers[1].padding, 3);
+  EXPECT_EQ(answers[1].prompt_tokens, 1);
+}
+
+TEST(Generation, TellsOfEachTokenAndLetsTheCallerEnd) {
+  std::vector<std::pair<size_t, int64_t>> told;
+  GenerationCall call;
+  call.on_token = [&](size_t row, int64_t id) {
+    told.emplace_back(row, id);
+    return row == 1 || id != kThere;
+  };
+  const auto answers = write({{kAssistant}, {kGood}}, chat().config(), call);
+  EXPECT_THAT(answers[0].ids, ElementsAre(kHi, kThere));
+  EXPECT_EQ(answers[0].reason, StopReason::caller);
+  EXPECT_THAT(answers[1].ids, ElementsAre(kDay, kDot, kEnd));
+  EXPECT_THAT(told, ElementsAre(std::pair{size_t{0}, int64_t{kHi}}, std::pair{size_t{1}, int64_t{kDay}},
+                                std::pair{size_t{0}, int64_t{kThere}}, std::pair{size_t{1}, int64_t{kDot}},
+                                std::pair{size_t{1}, int64_t{kEnd}}));
+}
+
+TEST(Generation, StopsWhereTheCallerSays) {
+  GenerationCall call;
+  call.stop = [](std::span<const int64_t> ids) { return ids.back() == kFriend; };
+  const GeneratedTokens answer = write({{kAssistant}}, chat().config(), call)[0];
+  EXPECT_THAT(answer.ids, ElementsAre(kHi, kThere, kFriend));
+  EXPECT_EQ(answer.reason, StopReason::stop);
+}
+
+TEST(Generation, EndsWhenItsTimeIsOver) {
+  GenerationConfig config = chat().config();
+  config.max_time = 0.001;
+  GenerationCall call;
+  call.on_token = [](size_t, int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return true;
+  };
+  const GeneratedTokens answer = write({{kAssistant}}, config, call)[0];
+  EXPECT_EQ(answer.reason, StopReason::time);
+  EXPECT_LT(answer.ids.size(), 3U);
+}
+
+TEST(Generation, IsCancelled) {
+  CancelToken cancel;
+  GenerationCall call;
+  call.cancel = &cancel;
+  call.on_token = [&](size_t, int64_t id) {
+    if (id == kThere) cancel.cancel();
+    return true;
+  };
+  try {
+    write({{kAssistant}}, chat().config(), call);
+    FAIL() << "it was not cancelled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::cancelled);
+  }
+}
+
+TEST(Generation, DrawsTheSameForTheSameSeedHoweverPromptsAreBatched) {
+  GenerationConfig config = chat().config();
+  config.do_sample = true;
+  config.seed = 5;
+  config.num_return_sequences = 8;
+  const auto both = write({{kUser, kAssistant}, {kAssistant}}, config),
+             again = write({{kUser, kAssistant}, {kAssistant}}, config);
+  ASSERT_EQ(both.size(), 16U);
+  std::map<Ids, int> seen;
+  for (size_t i = 0; i < both.size(); ++i) {
+    EXPECT_EQ(both[i].ids, again[i].ids);
+    ++seen[both[i].ids];
+  }
+  EXPECT_GT(seen.size(), 3U);
+  const auto alone = write({{kUser, kAssistant}}, config);
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(alone[i].ids, both[i].ids);
+  config.seed = 6;
+  const auto other = write({{kUser, kAssistant}, {kAssistant}}, config);
+  int different = 0;
+  for (size_t i = 0; i < both.size(); ++i) different += both[i].ids != other[i].ids ? 1 : 0;
+  EXPECT_GT(different, 4);
+}
+
+TEST(Generation, KeepsTheBestTextsOfABeamSearch) {
+  GenerationConfig config = chat().config();
+  config.num_beams = 3;
+  config.num_return_sequences = 3;
+  const auto answers = write({{kAssistant}}, config);
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_GE(answers[0].score, answers[1].score);
+  EXPECT_GE(answers[1].score, answers[2].score);
+  EXPECT_THAT(answers[0].ids, ElementsAre(kHi, kThere, kFriend, kDot, kEnd));
+  EXPECT_EQ(answers[0].reason, StopReason::eos);
+}
+
+TEST(Generation, GuidanceChangesNothingWhenBothTextsAreTheSame) {
+  GenerationConfig config = chat().config();
+  config.guidance_scale = 2;
+  // This model looks at the last token alone, and without a negative prompt the other text is that token.
+  EXPECT_EQ(write({{kUser, kAssistant}}, config)[0].ids, write({{kUser, kAssistant}}, chat().config())[0].ids);
+  // Led away from what follows "hi", hi stays the best.
+  std::vector<GenerationPrompt> prompts = prompts_of({{kAssistant}});
+  prompts[0].negative_ids = {kHi};
+  config.guidance_scale = 1.5;
+  EXPECT_EQ(chat()(prompts, config)[0].ids.front(), kHi);
+}
+
+TEST(Generation, RefusesWhatContradictsItself) {
+  const auto says = [](auto change, const std::vector<Ids>& texts = {{kAssistant}}, GenerationCall call = {}) {
+    GenerationConfig config = chat().config();
+    change(config);
+    return error_of([&] { write(texts, config, call); });
+  };
+  EXPECT_THAT(says([](auto& c) { c.num_return_sequences = 2; }), HasSubstr("num_return_sequences"));
+  EXPECT_THAT(says([](auto& c) { c.num_beams = 2, c.num_return_sequences = 3; }), HasSubstr("more than num_beams"));
+  EXPECT_THAT(says([](auto& c) { c.do_sample = true, c.temperature = 0; }), HasSubstr("temperature"));
+  EXPECT_THAT(says([](auto& c) { c.num_beams = 2, c.guidance_scale = 2; }), HasSubstr("guidance_scale"));
+  EXPECT_THAT(says([](auto& c) { c.max_new_tokens = 0; }), HasSubstr("max_new_tokens"));
+  EXPECT_THAT(says([](auto&) {}, {{}}), HasSubstr("prompt 0 has no tokens"));
+  PromptCache cache;
+  GenerationCall call;
+  call.cache = &cache;
+  EXPECT_THAT(says([](auto&) {}, {{kHi}, {kHi}}, call), HasSubstr("PromptCache"));
+}
+
+TEST(Generation, PromptCachesSurviveACancelledCall) {
+  PromptCache cache;
+  CancelToken cancel;
+  GenerationCall call;
+  call.cache = &cache;
+  call.cancel = &cancel;
+  call.on_token = [&](size_t, int64_t id) {
+    if (id == kThere) cancel.cancel();
+    return true;
+  };
+  EXPECT_THROW(write({{kUser, kAssistant}}, chat().config(), call), Error);
+  EXPECT_EQ(cache.tokens(), 3);  // the prompt and "hi"
+  call = {};
+  call.cache = &cache;
+  const GeneratedTokens answer = write({{kUser, kAssistant, kHi, kThere}}, chat().config(), call)[0];
+  EXPECT_EQ(answer.reused, 3);
+  EXPECT_THAT(answer.ids, ElementsAre(kFriend, kDot, kEnd));
+  cache.clear();
+  EXPECT_EQ(cache.tokens(), 0);
+}
+
+TEST(Generation, ReadsWhatIsBeforeAnEncoder) {
+  const TokenGenerator translator = TokenGenerator::load(data("tiny_translator"));
+  EXPECT_TRUE(translator.has_encoder());
+  EXPECT_EQ(translator.config().decoder_start_token_id, 1);
+  EXPECT_EQ(translator.config().max_length, 40);
+  const auto answers = translator(prompts_of({{4, 5, 2}, {4, 8, 6, 7, 5, 2}}), translator.config());
+  EXPECT_THAT(answers[0].ids, ElementsAre(10, 11, 2));
+  EXPECT_THAT(answers[1].ids, ElementsAre(10, 14, 12, 13, 11, 2));
+  EXPECT_EQ(answers[0].padding, 3);
+}
+
+TEST(GenerationSettings, AreReadByTheirNames) {
+  GenerationConfig config;
+  config.update(
+      R"({"eos_token_id": 7, "early_stopping": "never", "top_p": 0.9, "num_beams": null, "forced_eos_token_id": 3,
+                    "exponential_decay_length_penalty": [5, 1.1], "watermarking_config": {"bias": 3.5},
+                    "stop_strings": "end", "unknown": 4})",
+      "some.json");
+  EXPECT_THAT(config.eos_token_id, ElementsAre(7));
+  EXPECT_EQ(config.early_stopping, GenerationConfig::EarlyStopping::never);
+  EXPECT_EQ(config.num_beams, 1);
+  EXPECT_THAT(config.forced_eos_token_id, ElementsAre(3));
+  EXPECT_EQ(config.exponential_decay_length_penalty->second, 1.1);
+  EXPECT_EQ(config.watermark->bias, 3.5);
+  EXPECT_THAT(config.stop_strings, ElementsAre("end"));
+  EXPECT_THAT(error_of([&] { config.update(R"({"top_k": "many"})", "some.json"); }),
+              testing::AllOf(HasSubstr("top_k"), HasSubstr("some.json")));
+  EXPECT_THAT(error_of([&] { config.update("[1", "some.json"); }), HasSubstr("some.json"));
+  EXPECT_THAT(error_of([&] { config.update(R"({"num_beam_groups": 2})", "some.json"); }), HasSubstr("group beam"));
+  EXPECT_THAT(error_of([&] { config.update(R"({"penalty_alpha": 0.6})", "some.json"); }), HasSubstr("contrastive"));
+}
+
+TEST(GenerationFiles, SayWhatIsMissing) {
+  EXPECT_THAT(error_of([] { GenerationModels::load(data("generation")); }), HasSubstr("no language model in"));
+  EXPECT_THAT(error_of([] { GenerationModels::load(data("nowhere")); }), HasSubstr("no folder"));
+  EXPECT_THAT(error_of([] { GenerationModels::load(data("tiny_chat"), {}, "q4"); }), HasSubstr("dtype q4"));
+  EXPECT_THAT(error_of([] { TokenGenerator::load(data("tiny_embedder")); }), HasSubstr("no logits"));
+}
+
+}  // namespace
+}  // namespace transmuter
