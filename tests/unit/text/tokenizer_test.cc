@@ -79,6 +79,57 @@ TEST(Tokenizer, TruncationCountsSpecialTokensAndIsPerCall) {
   EXPECT_EQ(encode({text})[0].ids.size(), 9u);
 }
 
+TEST(Tokenizer, WhatIsCutOffComesAsFurtherRows) {
+  const auto rows = encode({"the cat sits on the cat", "on"}, {.max_length = 5, .keep_overflow = true, .stride = 1});
+  ASSERT_EQ(rows.size(), 4u);  // pieces: the cat sit ##s on the cat
+  EXPECT_THAT(rows[0].ids, ElementsAre(2, 4, 5, 6, 3));
+  EXPECT_THAT(rows[1].ids, ElementsAre(2, 6, 7, 11, 3));
+  EXPECT_THAT(rows[2].ids, ElementsAre(2, 11, 4, 5, 3));
+  EXPECT_THAT(rows[3].ids, ElementsAre(2, 11, 3, 0, 0));
+  EXPECT_EQ(rows[2].text, 0u);
+  EXPECT_EQ(rows[3].text, 1u);
+  EXPECT_THAT(rows[2].offsets[3], (ByteSpan{20, 23}));
+}
+
+TEST(Tokenizer, RefusesAStrideThatNeverMovesOn) {
+  const Error error = error_of([] { encode({"cat"}, {.max_length = 5, .keep_overflow = true, .stride = 3}); });
+  EXPECT_THAT(error.what(), HasSubstr("stride 3 must be below max_length 5 less the 2 special tokens"));
+}
+
+TEST(Tokenizer, CutsTheWantedSideOfAPair) {
+  const std::vector<std::string> first = {"the cat"}, second = {"the cat sits on"};
+  const auto ids = [&](TruncateSide side) {
+    return tiny().encode_pairs(first, second, {.max_length = 7, .truncate_side = side})[0].ids;
+  };
+  EXPECT_THAT(ids(TruncateSide::longest), ElementsAre(2, 4, 5, 3, 4, 5, 3));
+  EXPECT_THAT(ids(TruncateSide::second), ElementsAre(2, 4, 5, 3, 4, 5, 3));
+  EXPECT_THAT(error_of([&] { ids(TruncateSide::first); }).what(), HasSubstr("too short"));
+}
+
+TEST(Tokenizer, SaysWordsAndSequences) {
+  const std::vector<std::string> first = {"cats"}, second = {"the cats"};
+  const Encoding row = tiny().encode_pairs(first, second, {.pad_to_multiple_of = 9})[0];
+  EXPECT_THAT(row.ids, ElementsAre(2, 5, 7, 3, 4, 5, 7, 3, 0));
+  EXPECT_THAT(row.words, ElementsAre(-1, 0, 0, -1, 0, 1, 1, -1, -1));
+  EXPECT_THAT(row.sequences, ElementsAre(-1, 0, 0, -1, 1, 1, 1, -1, -1));
+}
+
+TEST(Tokenizer, TakesWordsThatAreSplitAlready) {
+  const std::vector<std::vector<std::string>> texts = {{"the cats", "on"}, {}};
+  const auto rows = tiny().encode_words(texts, {.pad_to_longest = false});
+  EXPECT_THAT(rows[0].ids, ElementsAre(2, 4, 5, 7, 11, 3));
+  EXPECT_THAT(rows[0].words, ElementsAre(-1, 0, 0, 0, 1, -1));
+  EXPECT_THAT(rows[0].offsets[3], (ByteSpan{7, 8}));
+  EXPECT_THAT(rows[0].offsets[4], (ByteSpan{0, 2}));
+  EXPECT_THAT(rows[1].ids, ElementsAre(2, 3));
+}
+
+TEST(Tokenizer, SpecialTokensInATextMayBeText) {
+  EXPECT_THAT(encode({"cat [SEP]"})[0].ids, ElementsAre(2, 5, 3, 3));
+  EXPECT_THAT(encode({"cat [SEP]"}, {.special_tokens_as_text = true})[0].ids, ElementsAre(2, 5, 1, 1, 1, 3));
+  EXPECT_THAT(encode({"cat [SEP]"})[0].ids, ElementsAre(2, 5, 3, 3));
+}
+
 TEST(Tokenizer, RefusesALimitBelowTheSpecialTokens) {
   const Error error = error_of([] { encode({"cat"}, {.max_length = 1}); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_input);
@@ -99,6 +150,49 @@ TEST(Tokenizer, DecodesWithAndWithoutSpecialTokens) {
   EXPECT_EQ(tiny().decode(ids, false), "[CLS] the cats, sitting [SEP]");
   EXPECT_EQ(tiny().decode({}), "");
   EXPECT_THROW(tiny().decode(std::vector<int64_t>{-1}), Error);
+}
+
+TEST(Tokenizer, JoinsPieces) {
+  const std::vector<std::string> pieces = {"cat", "##s", "Rome"};
+  EXPECT_EQ(tiny().join(pieces), "cats Rome");
+}
+
+TEST(Tokenizer, SaysWhatItsVocabularyIsLike) {
+  EXPECT_EQ(tiny().unknown_token(), "[UNK]");
+  EXPECT_EQ(tiny().continuing_prefix(), "##");
+}
+
+TEST(DecodeStream, PiecesMakeTheWholeText) {
+  const std::vector<int64_t> ids = {2, 4, 5, 7, 10, 6, 8, 3};
+  for (const bool skip : {true, false}) {
+    DecodeStream stream(tiny(), skip);
+    std::string text;
+    for (const int64_t id : ids) text += stream.push(id);
+    text += stream.finish();
+    EXPECT_EQ(text, tiny().decode(ids, skip));
+  }
+  DecodeStream stream(tiny());
+  EXPECT_EQ(stream.push(2), "");
+  EXPECT_EQ(stream.push(4), "the");
+  EXPECT_EQ(stream.push(5), " cat");
+  EXPECT_EQ(stream.push(7), "s");
+  EXPECT_EQ(stream.finish(), "");
+  EXPECT_EQ(stream.push(5), "cat");
+  EXPECT_THROW(stream.push(-1), Error);
+}
+
+// Bytes as tokens: é is two of them.
+TEST(DecodeStream, WaitsForAWholeCharacter) {
+  const Tokenizer bytes = Tokenizer::parse(R"({"version": "1.0", "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "ByteFallback"},
+    "model": {"type": "BPE", "vocab": {"<0xC3>": 0, "<0xA9>": 1, "a": 2}, "merges": [], "byte_fallback": true}})");
+  DecodeStream stream(bytes);
+  EXPECT_EQ(stream.push(2), "a");
+  EXPECT_EQ(stream.push(0), "");
+  EXPECT_EQ(stream.push(1), "é");
+  EXPECT_EQ(stream.push(2), "a");
+  EXPECT_EQ(stream.push(0), "");
+  EXPECT_EQ(stream.finish(), "\uFFFD");
 }
 
 TEST(Tokenizer, LooksTokensUp) {

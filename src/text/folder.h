@@ -1,0 +1,54 @@
+// The files of a model's folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace transmuter {
+
+// Keys in the file's order, which templates and results show.
+using Json = nlohmann::ordered_json;
+
+// A file's bytes; nothing when there is no such file. Throws Error(io).
+std::optional<std::string> read_text_file(const std::filesystem::path& path);
+
+// A JSON object; nothing when there is no such file. Throws Error(invalid_model) that names the file.
+std::optional<Json> read_json_object(const std::filesystem::path& path);
+
+// Members of an object, missing or null giving the fallback. A wrong type throws Error(invalid_model) that names the
+// file and the key.
+class JsonReader {
+ public:
+  JsonReader(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
+
+  const Json* find(const std::string& key) const;  // null: absent or null
+  std::string text(const std::string& key, const std::string& fallback = "") const;
+  bool flag(const std::string& key, bool fallback) const;
+  double number(const std::string& key, double fallback) const;
+  int64_t integer(const std::string& key, int64_t fallback) const;
+  const std::string& file() const { return file_; }
+
+ private:
+  [[noreturn]] void wrong(const std::string& key, const char* wanted) const;
+
+  const Json& object_;
+  std::string file_;
+};
+
+// What tokenizer_config.json and special_tokens_map.json say; a folder with neither has the defaults.
+struct TokenizerConfig {
+  std::map<std::string, std::string> special_tokens;  // by name: "pad_token" → "[PAD]"
+  size_t model_max_length = 0;                        // 0 = no limit
+  bool pad_left = false;
+  bool truncate_left = false;
+  Json json = Json::object();  // tokenizer_config.json itself
+
+  const std::string* special(const std::string& name) const;
+};
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
+
+}  // namespace transmuter
