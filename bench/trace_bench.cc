@@ -140,7 +140,8 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
       }
       const double before = stats_of(*trace).plan_ms;
       const int64_t asked = allocations();
-      runtime::run_trace(*trace, inputs, *engine->backend, bindings, runtime::RunContext{});
+      std::vector<Value> slots = inputs;
+      runtime::run_trace(*trace, slots, *engine->backend, bindings, runtime::RunContext{});
       const int64_t taken = allocations() - asked;
       const double took = stats_of(*trace).plan_ms - before;
       if (took <= 0) return;  // there was a plan
@@ -159,7 +160,8 @@ void bench_model(const std::string& argument, int rounds, int sizes) {
       measure(calling, [&] {
         Bindings again(trace->scope);
         fits(again);
-        runtime::run_trace(*trace, inputs, *engine->backend, again, runtime::RunContext{});
+        std::vector<Value> slots = inputs;
+        runtime::run_trace(*trace, slots, *engine->backend, again, runtime::RunContext{});
       });
     }
   }

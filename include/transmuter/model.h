@@ -67,12 +67,13 @@ struct RunOptions {
 // What a compiled model did so far. Reading it costs next to nothing and never waits for a run; while calls are in
 // flight the figures are each right, but not of one moment.
 struct RunStats {
-  int64_t runs = 0;         // calls that found or made a trace
-  int64_t traces = 0;       // made so far, those dropped since included
-  int64_t body_traces = 0;  // the same of bodies that the host drives (Loop, Scan, SequenceMap)
-  int64_t node_traces = 0;  // the same of single nodes: breaks, and all that eager runs do
-  int64_t evictions = 0;    // traces dropped because there were more than cache_size, bodies' and nodes' included
-  int64_t breaks = 0;       // graph breaks in the traces
+  int64_t runs = 0;           // calls that found or made a trace
+  int64_t traces = 0;         // made so far, those dropped since included
+  int64_t body_traces = 0;    // the same of bodies that the host drives (Loop, Scan, SequenceMap)
+  int64_t node_traces = 0;    // the same of single nodes: breaks, and all that eager runs do
+  int64_t continuations = 0;  // traces of what follows a break: each break keeps its own
+  int64_t evictions = 0;      // traces dropped because there were more than cache_size, bodies' and nodes' included
+  int64_t breaks = 0;         // graph breaks in the traces
   int64_t specializations = 0;
   // The CPU backend binds a program once for each set of sizes: no tracing, no compiling. Several bindings a run where
   // a trace has breaks or data-dependent sizes.

@@ -10,6 +10,7 @@
 #include "ir/passes/stablehlo_form.h"
 #include "ir/print.h"
 #include "runtime/execute.h"
+#include "runtime/rest.h"
 #include "runtime/trace.h"
 #include "runtime/warm_up.h"
 
@@ -232,6 +233,7 @@ RunStats CompiledModel::stats() const {
   stats.traces = get(c.traces);
   stats.body_traces = get(c.body_traces);
   stats.node_traces = get(c.node_traces);
+  stats.continuations = get(c.continuations);
   stats.evictions = get(c.evictions);
   stats.breaks = get(c.breaks);
   stats.specializations = get(c.specializations);
@@ -283,15 +285,22 @@ std::string one_line(std::string text) {
 std::vector<StableHloModule> CompiledModel::stablehlo_modules(const StableHloOptions& options) const {
   const auto& traces = impl_->traced().traces();
   if (traces.empty()) throw Error(ErrorCode::invalid_input, "there is no trace yet: run the model once");
-  const runtime::Trace& trace = *traces.front();
+  std::vector<std::shared_ptr<const runtime::Trace>> parts{traces.front()};  // the one used last, from break to break
+  while (parts.back()->rest) {
+    const auto& next = parts.back()->rest->traces.all();
+    if (next.empty()) break;
+    parts.push_back(next.front());
+  }
   std::vector<StableHloModule> modules;
   std::vector<ir::Program> programs;
-  for (const auto& step : trace.steps) {
-    const auto* segment = std::get_if<runtime::Segment>(&step);
-    if (!segment) continue;
-    programs.push_back(ir::with_own_scope(*segment->program));
-    modules.emplace_back();
-    modules.back().results = result_names(trace, *segment, impl_->model->outputs);
+  for (const auto& part : parts) {
+    for (const auto& step : part->steps) {
+      const auto* segment = std::get_if<runtime::Segment>(&step);
+      if (!segment) continue;
+      programs.push_back(ir::with_own_scope(*segment->program));
+      modules.emplace_back();
+      modules.back().results = result_names(*parts.back(), *segment, impl_->model->outputs);
+    }
   }
   if (programs.empty())
     throw Error(ErrorCode::unsupported,

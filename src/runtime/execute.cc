@@ -132,39 +132,13 @@ std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& sl
   throw;
 }
 
-// Inputs that one step alone reads and that don't go out again as they are: what the run may take it may take there.
-std::vector<bool> taken(const Trace& trace, const Donation& donation) {
-  std::vector<int> readers(donation.donated.size());
-  const auto read = [&](int32_t slot) {
-    if (slot >= 0 && static_cast<size_t>(slot) < readers.size()) ++readers[static_cast<size_t>(slot)];
-  };
-  const auto read_all = [&](const auto& self, const std::vector<Ref>& refs) -> void {
-    for (const Ref& ref : refs) {
-      if (ref.kind == Ref::Kind::slot) read(ref.slot);
-      self(self, ref.items);
-    }
-  };
-  for (const auto& step : trace.steps) {
-    if (const auto* segment = std::get_if<Segment>(&step)) {
-      for (int32_t slot : segment->input_slots) read(slot);
-    } else {
-      read_all(read_all, std::get<EagerStep>(step).inputs);
-      read_all(read_all, std::get<EagerStep>(step).captures);
-    }
-  }
-  read_all(read_all, trace.outputs);
-  std::vector<bool> result = donation.donated;
-  for (size_t i = 0; i < result.size(); ++i) result[i] = result[i] && readers[i] == 1;
-  return result;
-}
-
 }  // namespace
 
-std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings, const RunContext& context, const Donation* donation) {
-  const std::vector<bool> donated = donation ? taken(trace, *donation) : std::vector<bool>();
-  std::vector<Value> slots(static_cast<size_t>(trace.slot_count));
-  for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
+void run_trace(const Trace& trace, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
+               const RunContext& context, const Donation* donation) {
+  std::vector<bool> donated = donation ? donation->donated : std::vector<bool>();
+  for (size_t i = 0; i < donated.size(); ++i) donated[i] = donated[i] && trace.takes[i];
+  slots.resize(static_cast<size_t>(trace.slot_count));
   if (trace.random_slot >= 0) slots[static_cast<size_t>(trace.random_slot)] = context.random_words();
   check_assertions(trace, bindings);
   for (const auto& step : trace.steps) {
@@ -190,6 +164,9 @@ std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& input
     if (auto failed = bindings.explain()) throw GuardFailed{*failed};
     check_assertions(trace, bindings);
   }
+}
+
+std::vector<Value> outputs_of(const Trace& trace, const std::vector<Value>& slots) {
   std::vector<Value> outputs;
   outputs.reserve(trace.outputs.size());
   for (const Ref& ref : trace.outputs) outputs.push_back(resolve(ref, slots));

@@ -20,9 +20,12 @@ struct Donation {
 // Nobody else holds the value's memory, or they agreed to lose it.
 bool may_take(const Value& value);
 
-// `inputs` by graph input position; `bindings` hold their symbols. Returns the graph's outputs by position.
-std::vector<Value> run_trace(const Trace& trace, const std::vector<Value>& inputs, const Backend& backend,
-                             Bindings& bindings, const RunContext& context, const Donation* donation = nullptr);
+// The steps of a trace. `slots`: the graph's inputs (then the tensors of those that are spread), and what the traces
+// before it left, filled further; `bindings` hold the symbols of all these.
+void run_trace(const Trace& trace, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
+               const RunContext& context, const Donation* donation = nullptr);
+// The graph's outputs by position, after a trace that goes to the end.
+std::vector<Value> outputs_of(const Trace& trace, const std::vector<Value>& slots);
 // One segment: reads and fills slots. `donated`: by slot, the first ones; null: nothing comes back.
 void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
                  const std::vector<bool>* donated = nullptr);

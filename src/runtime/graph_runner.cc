@@ -23,8 +23,31 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-void bind_inputs(const Trace& trace, const std::vector<Value>& inputs, Bindings& bindings) {
-  bind_symbols(*trace.scope, spreads(trace) ? with_spread(trace, inputs) : inputs, bindings);
+// With the symbols that the trace before it has, and those of the slots.
+std::unique_ptr<Bindings> bindings_for(const Trace& trace, const Bindings* before, const std::vector<Value>& slots) {
+  auto bindings = std::make_unique<Bindings>(trace.scope);
+  if (before) {
+    for (size_t i = 0; i < trace.before.symbols; ++i)
+      if (const int32_t symbol = static_cast<int32_t>(i); before->has(symbol))
+        bindings->set(symbol, before->value(symbol));
+  }
+  bind_symbols(*trace.scope, slots, *bindings);
+  return bindings;
+}
+
+void trim_all(const TraceList& list) {
+  for (const auto& trace : list.all()) {
+    for (const auto& step : trace->steps) {
+      if (const auto* segment = std::get_if<Segment>(&step)) {
+        segment->executable->trim();
+      } else if (const auto& eager = std::get<EagerStep>(step); eager.body) {
+        eager.body->trim();
+      } else {
+        eager.runner->trim();
+      }
+    }
+    if (trace->rest) trim_all(trace->rest->traces);
+  }
 }
 
 }  // namespace
@@ -33,28 +56,32 @@ GraphRunner::GraphRunner(std::shared_ptr<const onnx::Graph> graph, std::shared_p
                          GraphOptions options)
     : graph_(std::move(graph)), engine_(std::move(engine)), role_(role), options_(std::move(options)) {}
 
-GraphRunner::Chosen GraphRunner::find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto it = traces_.begin(); it != traces_.end(); ++it) {
+GraphRunner::Chosen GraphRunner::find(const Place& place, const std::vector<TracePtr>& tried,
+                                      std::vector<Value>& slots) {
+  const Trace* before = place.at.trace.get();
+  TraceList& list = place.list(*this);
+  const std::lock_guard<std::mutex> lock(list.mutex);
+  for (auto it = list.traces.begin(); it != list.traces.end(); ++it) {
     const Trace& candidate = **it;
-    if (!same_kind(candidate, inputs) || std::find(tried.begin(), tried.end(), *it) != tried.end()) continue;
-    auto bindings = std::make_unique<Bindings>(candidate.scope);
-    bind_inputs(candidate, inputs, *bindings);
+    if (std::find(tried.begin(), tried.end(), *it) != tried.end()) continue;
+    if (before ? !same_kind(*before, candidate, place.slots) : !same_kind(candidate, place.inputs, slots)) continue;
+    auto bindings = bindings_for(candidate, place.at.bindings.get(), before ? place.slots : slots);
     if (!bindings->guards_hold()) continue;
-    traces_.splice(traces_.begin(), traces_, it);
-    return {traces_.front(), std::move(bindings), false};
+    if (before) slots = place.slots;
+    list.traces.splice(list.traces.begin(), list.traces, it);
+    return {list.traces.front(), std::move(bindings), false};
   }
   return {};
 }
 
-GraphRunner::Chosen GraphRunner::find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried,
-                                              const RunContext& context) {
-  if (Chosen found = find(inputs, tried); found.trace) return found;
-  const std::lock_guard<std::mutex> lock(tracing_);
-  if (Chosen found = find(inputs, tried); found.trace) return found;  // made while this thread waited
-  Chosen made{make(inputs, context), nullptr, true};
-  made.bindings = std::make_unique<Bindings>(made.trace->scope);
-  bind_inputs(*made.trace, inputs, *made.bindings);
+GraphRunner::Chosen GraphRunner::find_or_make(const Place& place, const std::vector<TracePtr>& tried,
+                                              const RunContext& context, std::vector<Value>& slots) {
+  if (Chosen found = find(place, tried, slots); found.trace) return found;
+  const std::lock_guard<std::mutex> lock(place.list(*this).tracing);
+  if (Chosen found = find(place, tried, slots); found.trace) return found;  // made while this thread waited
+  Chosen made{make(place, context), nullptr, true};
+  slots = place.at.trace ? place.slots : first_slots(*made.trace, place.inputs);
+  made.bindings = bindings_for(*made.trace, place.at.bindings.get(), slots);
   return made;
 }
 
@@ -72,20 +99,26 @@ std::vector<std::string> GraphRunner::structures(const std::vector<Value>& input
   return structures;
 }
 
-// Without mutex_: threads that have a trace go on.
-GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs, const RunContext& context) {
-  RunCounters& counters = engine_->state->counters;
+// Without the list's mutex: threads that have a trace go on.
+GraphRunner::TracePtr GraphRunner::make(const Place& place, const RunContext& context) {
+  const Trace* before = place.at.trace.get();
   const Clock::time_point start = Clock::now();
   TraceOptions options;
   options.engine = engine_;
   options.context = context;
-  options.static_inputs = options_.static_inputs;
   options.single_node = role_ == Role::node;
-  options.structures = structures(inputs);
   std::map<std::string, int64_t> composites;
-  const bool first = role_ == Role::model && counters.traces.load(std::memory_order_relaxed) == 0;
+  const bool first = role_ == Role::model && (before ? before->first && before->rest->traces.all().empty()
+                                                     : engine_->state->counters.traces.load() == 0);
   if (first) options.composites = &composites;
-  std::shared_ptr<Trace> made = Tracer(*graph_, options).trace(inputs);
+  std::shared_ptr<Trace> made;
+  if (before) {
+    made = Tracer(*graph_, options).trace_rest(*before, place.slots, *place.at.bindings);
+  } else {
+    options.static_inputs = options_.static_inputs;
+    options.structures = structures(place.inputs);
+    made = Tracer(*graph_, options).trace(place.inputs);
+  }
   if (role_ == Role::node) {  // the next trace need not find out again
     std::vector<int32_t>& known = options_.static_inputs;
     for (const auto& [slot, value] : made->static_values)
@@ -100,43 +133,53 @@ GraphRunner::TracePtr GraphRunner::make(const std::vector<Value>& inputs, const 
   }
   made->compile_ms += milliseconds_since(compiling);
   made->trace_ms = milliseconds_since(start) - made->compile_ms;
-  keep(made);
-  if (role_ != Role::model) {
-    RunCounters::add(role_ == Role::body ? counters.body_traces : counters.node_traces);
-    return made;
-  }
-  if (first) {
-    const std::lock_guard<std::mutex> lock(engine_->state->mutex);
-    engine_->state->composites = std::move(composites);
-  }
-  RunCounters::add(counters.traces);
-  RunCounters::add(counters.trace_ns, nanoseconds(made->trace_ms));
-  RunCounters::add(counters.compile_ns, nanoseconds(made->compile_ms));
-  RunCounters::add(counters.breaks, made->breaks);
-  RunCounters::add(counters.specializations, static_cast<int64_t>(made->scope->specializations().size()));
+  made->first = first;
+  find_readers(*made, before);
+  keep(place.list(*this), made);
+  count(*made, before != nullptr, std::move(composites));
   return made;
 }
 
-void GraphRunner::keep(TracePtr trace) {
+void GraphRunner::count(const Trace& made, bool is_rest, std::map<std::string, int64_t> composites) {
+  RunCounters& counters = engine_->state->counters;
+  if (is_rest) RunCounters::add(counters.continuations);
+  if (role_ != Role::model) {
+    if (!is_rest) RunCounters::add(role_ == Role::body ? counters.body_traces : counters.node_traces);
+    return;
+  }
+  if (made.first) {
+    const std::lock_guard<std::mutex> lock(engine_->state->mutex);
+    for (const auto& [name, n] : composites) engine_->state->composites[name] += n;
+  }
+  if (!is_rest) RunCounters::add(counters.traces);
+  RunCounters::add(counters.trace_ns, nanoseconds(made.trace_ms));
+  RunCounters::add(counters.compile_ns, nanoseconds(made.compile_ms));
+  RunCounters::add(counters.breaks, made.breaks);
+  RunCounters::add(counters.specializations,
+                   static_cast<int64_t>(made.scope->specializations().size() - made.before.specializations));
+}
+
+void GraphRunner::keep(TraceList& list, TracePtr trace) {
   std::list<TracePtr> evicted;  // goes after the lock; runs in flight may still hold it
-  const std::lock_guard<std::mutex> lock(mutex_);
-  traces_.push_front(std::move(trace));
-  while (traces_.size() > static_cast<size_t>(std::max(1, engine_->cache_size))) {
-    evicted.splice(evicted.begin(), traces_, std::prev(traces_.end()));
+  const std::lock_guard<std::mutex> lock(list.mutex);
+  list.traces.push_front(std::move(trace));
+  while (list.traces.size() > static_cast<size_t>(std::max(1, engine_->cache_size))) {
+    evicted.splice(evicted.begin(), list.traces, std::prev(list.traces.end()));
     RunCounters::add(engine_->state->counters.evictions);
   }
 }
 
-std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const RunContext& context,
-                                    const Donation* donation) {
+bool GraphRunner::advance(Place& place, const RunContext& context, const Donation* donation, bool last) {
   std::vector<TracePtr> tried;
+  std::vector<Value> slots;
   for (int fresh = 0;;) {
-    const Chosen chosen = find_or_make(inputs, tried, context);
-    if (tried.empty() && role_ == Role::model) RunCounters::add(engine_->state->counters.runs);
+    Chosen chosen = find_or_make(place, tried, context, slots);
+    if (!last && !chosen.trace->rest) return false;
     try {
-      const Trace& trace = *chosen.trace;
-      return run_trace(trace, spreads(trace) ? with_spread(trace, inputs) : inputs, *engine_->backend, *chosen.bindings,
-                       context, donation);
+      run_trace(*chosen.trace, slots, *engine_->backend, *chosen.bindings, context, donation);
+      place.at = std::move(chosen);
+      place.slots = std::move(slots);
+      return place.at.trace->rest != nullptr;
     } catch (const GuardFailed& failed) {
       fresh += chosen.fresh ? 1 : 0;
       if (fresh == kFreshTraces)
@@ -146,27 +189,25 @@ std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const RunC
   }
 }
 
-void GraphRunner::ensure_trace(const std::vector<Value>& inputs, const RunContext& context) {
-  find_or_make(inputs, {}, context);
+std::vector<Value> GraphRunner::run(const std::vector<Value>& inputs, const RunContext& context,
+                                    const Donation* donation) {
+  Place place{inputs, {}, {}};
+  bool more = true;
+  for (bool start = true; more; start = false) {
+    more = advance(place, context, donation, true);
+    if (start && role_ == Role::model) RunCounters::add(engine_->state->counters.runs);
+  }
+  return outputs_of(*place.at.trace, place.slots);
 }
 
-void GraphRunner::trim() const {
-  for (const TracePtr& trace : traces()) {
-    for (const auto& step : trace->steps) {
-      if (const auto* segment = std::get_if<Segment>(&step)) {
-        segment->executable->trim();
-      } else if (const auto& eager = std::get<EagerStep>(step); eager.body) {
-        eager.body->trim();
-      } else {
-        eager.runner->trim();
-      }
-    }
+void GraphRunner::ensure_trace(const std::vector<Value>& inputs, const RunContext& context) {
+  Place place{inputs, {}, {}};
+  while (advance(place, context, nullptr, false)) {
   }
 }
 
-std::vector<std::shared_ptr<const Trace>> GraphRunner::traces() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return {traces_.begin(), traces_.end()};
-}
+void GraphRunner::trim() const { trim_all(traces_); }
+
+std::vector<std::shared_ptr<const Trace>> GraphRunner::traces() const { return traces_.all(); }
 
 }  // namespace transmuter::runtime

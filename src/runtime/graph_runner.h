@@ -1,14 +1,17 @@
-// GraphRunner: runs one graph by traces. It finds one whose guards hold, or makes one. The graph of a compiled model
+// GraphRunner: runs one graph by traces. It finds one whose guards hold, or makes one; at a break, the same for what
+// follows. The graph of a compiled model
 // has a runner, and so has each body that the host drives (Loop, Scan, SequenceMap) and each node that runs alone.
 #pragma once
 
-#include <list>
+#include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <vector>
 
 #include "onnx/graph.h"
 #include "runtime/engine.h"
+#include "runtime/rest.h"
 #include "runtime/run_context.h"
 #include "runtime/trace.h"
 
@@ -33,7 +36,7 @@ class GraphRunner {
   // for itself.
   std::vector<Value> run(const std::vector<Value>& inputs, const RunContext& context,
                          const Donation* donation = nullptr);
-  // Traces if no trace fits, without a run.
+  // Traces if no trace fits. Only what leads to breaks runs.
   void ensure_trace(const std::vector<Value>& inputs, const RunContext& context);
   // Frees the plans of all traces.
   void trim() const;
@@ -44,27 +47,39 @@ class GraphRunner {
   using TracePtr = std::shared_ptr<const Trace>;
   struct Chosen {
     TracePtr trace;
-    std::unique_ptr<Bindings> bindings;  // with the symbols of the inputs
+    std::unique_ptr<Bindings> bindings;  // with the symbols of the slots
     bool fresh = false;
   };
-  // `tried`: traces that turned out not to fit this run.
-  Chosen find(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried);
-  Chosen find_or_make(const std::vector<Value>& inputs, const std::vector<TracePtr>& tried, const RunContext& context);
+  // Where a run stands: at the start (no trace), or behind a trace.
+  struct Place {
+    const std::vector<Value>& inputs;
+    Chosen at;
+    std::vector<Value> slots;
+
+    const std::vector<Value>& values() const { return at.trace ? slots : inputs; }
+
+    TraceList& list(GraphRunner& runner) const { return at.trace ? at.trace->rest->traces : runner.traces_; }
+  };
+  // The trace to go on with; `slots`: those that it starts with. `tried`: traces that turned out not to fit this run.
+  Chosen find(const Place& place, const std::vector<TracePtr>& tried, std::vector<Value>& slots);
+  Chosen find_or_make(const Place& place, const std::vector<TracePtr>& tried, const RunContext& context,
+                      std::vector<Value>& slots);
+  // Runs the next trace and moves behind it. Not `last`: unless it goes to the end.
+  bool advance(Place& place, const RunContext& context, const Donation* donation, bool last);
   std::vector<std::string> structures(const std::vector<Value>& inputs);
-  TracePtr make(const std::vector<Value>& inputs, const RunContext& context);
-  void keep(TracePtr trace);
+  TracePtr make(const Place& place, const RunContext& context);
+  void count(const Trace& made, bool is_rest, std::map<std::string, int64_t> composites);
+  void keep(TraceList& list, TracePtr trace);
 
   std::shared_ptr<const onnx::Graph> graph_;
   std::shared_ptr<const Engine> engine_;
   Role role_;
-  std::mutex tracing_;    // held by the thread that traces; taken before mutex_
-  GraphOptions options_;  // under tracing_, and what follows
+  TraceList traces_;
+  GraphOptions options_;  // under traces_.tracing, and what follows
   // By input: the structure that it had in the first trace, and whether another has come since; then it is no longer
   // spread, so that a sequence of growing length does not make trace after trace.
   std::vector<std::string> structures_;
   std::vector<bool> structure_changes_;
-  mutable std::mutex mutex_;
-  std::list<TracePtr> traces_;  // under mutex_, most recently used first
 };
 
 }  // namespace transmuter::runtime

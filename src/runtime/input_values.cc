@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/rest.h"
+
 namespace transmuter::runtime {
 namespace {
 
@@ -33,6 +35,12 @@ bool same_tensor(const Tensor& a, const Tensor& b) {
   return a.nbytes() == 0 || std::memcmp(a.bytes(), b.bytes(), a.nbytes()) == 0;
 }
 
+bool has_static_values(const Trace& trace, const std::vector<Value>& slots) {
+  return std::all_of(trace.static_values.begin(), trace.static_values.end(), [&](const auto& known) {
+    return same_value(known.second, slots[static_cast<size_t>(known.first)]);
+  });
+}
+
 }  // namespace
 
 std::string structure_of(const Value& value) {
@@ -46,18 +54,14 @@ void spread(const Value& value, std::vector<Value>& tensors) {
   for (const Value& item : value.items) spread(item, tensors);
 }
 
-bool spreads(const Trace& trace) {
-  return std::any_of(trace.structures.begin(), trace.structures.end(), [](const auto& s) { return !s.empty(); });
-}
-
-std::vector<Value> with_spread(const Trace& trace, const std::vector<Value>& inputs) {
+std::vector<Value> first_slots(const Trace& trace, const std::vector<Value>& inputs) {
   std::vector<Value> slots = inputs;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!trace.structures[i].empty()) spread(inputs[i], slots);
   return slots;
 }
 
-bool same_kind(const Trace& trace, const std::vector<Value>& inputs) {
+bool same_kind(const Trace& trace, const std::vector<Value>& inputs, std::vector<Value>& slots) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool given = inputs[i].kind != Value::Kind::none;
     if (given != trace.present[i]) return false;
@@ -65,13 +69,19 @@ bool same_kind(const Trace& trace, const std::vector<Value>& inputs) {
     if (!fits(trace.slot_types[i], inputs[i])) return false;
     if (!trace.structures[i].empty() && structure_of(inputs[i]) != trace.structures[i]) return false;
   }
-  for (const auto& [slot, value] : trace.static_values)
-    if (!same_value(value, inputs[static_cast<size_t>(slot)])) return false;
-  if (!spreads(trace)) return true;
-  const std::vector<Value> slots = with_spread(trace, inputs);
+  if (!has_static_values(trace, inputs)) return false;
+  slots = first_slots(trace, inputs);
   for (size_t i = inputs.size(); i < slots.size(); ++i)
     if (!fits(trace.slot_types[i], slots[i])) return false;
   return true;
+}
+
+bool same_kind(const Trace& before, const Trace& continuation, const std::vector<Value>& slots) {
+  for (const auto& [name, slot] : before.rest->made) {
+    if (slot >= 0 && !fits(continuation.slot_types[static_cast<size_t>(slot)], slots[static_cast<size_t>(slot)]))
+      return false;
+  }
+  return has_static_values(continuation, slots);
 }
 
 bool same_value(const Value& a, const Value& b) {

@@ -15,11 +15,13 @@ namespace transmuter::runtime {
 std::string structure_of(const Value& value);
 // The tensors in order.
 void spread(const Value& value, std::vector<Value>& tensors);
-// May the trace be used for these inputs, as far as kinds, dtypes, ranks, structures and static values tell?
-bool same_kind(const Trace& trace, const std::vector<Value>& inputs);
-// Are they spread in this trace? Then the first slots are with_spread(); otherwise the inputs alone.
-bool spreads(const Trace& trace);
-std::vector<Value> with_spread(const Trace& trace, const std::vector<Value>& inputs);
+// The first slots of the trace: the inputs, then the tensors of those that it spreads.
+std::vector<Value> first_slots(const Trace& trace, const std::vector<Value>& inputs);
+// May the trace be used for these inputs, as far as kinds, dtypes, ranks, structures and static values tell? Then
+// `slots` are its first.
+bool same_kind(const Trace& trace, const std::vector<Value>& inputs, std::vector<Value>& slots);
+// May the continuation be used with these slots, by the same?
+bool same_kind(const Trace& before, const Trace& continuation, const std::vector<Value>& slots);
 
 // Bit for bit, dtypes and shapes too.
 bool same_value(const Value& a, const Value& b);

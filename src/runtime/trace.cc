@@ -1,12 +1,14 @@
 #include "runtime/trace.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/scope_copy.h"
 #include "base/strings.h"
 #include "ir/primitive.h"
 #include "runtime/graph_runner.h"
 #include "runtime/reads.h"
+#include "runtime/rest.h"
 
 namespace transmuter::runtime {
 
@@ -41,6 +43,41 @@ void bind_symbols(const ShapeScope& scope, const std::vector<Value>& slots, Bind
     const Tensor wide = value.tensor.aligned().cast(DType::i64);
     bindings.set(symbol, wide.data<int64_t>()[source.axis]);
   }
+}
+
+size_t segments_of(const Trace& trace) {
+  return static_cast<size_t>(std::count_if(trace.steps.begin(), trace.steps.end(),
+                                           [](const auto& step) { return std::holds_alternative<Segment>(step); }));
+}
+
+void find_readers(Trace& trace, const Trace* before) {
+  const size_t inputs = trace.present.size();
+  trace.readers = before ? before->readers : std::vector<uint8_t>(inputs);
+  std::vector<bool> here(inputs);
+  const auto read = [&](int32_t slot) {
+    if (slot < 0 || static_cast<size_t>(slot) >= inputs) return;
+    uint8_t& count = trace.readers[static_cast<size_t>(slot)];
+    if (count < 2) ++count;
+    here[static_cast<size_t>(slot)] = true;
+  };
+  const auto read_all = [&](const auto& self, const std::vector<Ref>& refs) -> void {
+    for (const Ref& ref : refs) {
+      if (ref.kind == Ref::Kind::slot) read(ref.slot);
+      self(self, ref.items);
+    }
+  };
+  for (const auto& step : trace.steps) {
+    if (const auto* segment = std::get_if<Segment>(&step)) {
+      for (const int32_t slot : segment->input_slots) read(slot);
+    } else {
+      read_all(read_all, std::get<EagerStep>(step).inputs);
+      read_all(read_all, std::get<EagerStep>(step).captures);
+    }
+  }
+  read_all(read_all, trace.outputs);
+  trace.takes.resize(inputs);
+  for (size_t i = 0; i < inputs; ++i)
+    trace.takes[i] = here[i] && trace.readers[i] == 1 && !(trace.rest && trace.rest->reads[i]);
 }
 
 namespace {
@@ -156,24 +193,30 @@ void check_assertions(const Trace& trace, Bindings& bindings) try {
   throw;
 }
 
-std::string to_text(const Trace& trace) {
+namespace {
+
+// `heading`: "trace", or which of the continuations at a break.
+std::string text_of(const Trace& trace, const std::string& heading) {
   // Other threads may be running it.
   const std::shared_ptr<ShapeScope> copy = copy_of(*trace.scope);
   const ShapeScope::Enter enter(copy);
   const ShapeScope& scope = *copy;
-  size_t segments = 0;
-  for (const auto& step : trace.steps) segments += std::holds_alternative<Segment>(step) ? 1 : 0;
+  const Trace::Before& before = trace.before;
+  const auto own = [](const auto& list, size_t first) { return std::span(list).subspan(std::min(first, list.size())); };
+  const auto symbols = own(scope.symbols(), before.symbols);
+  const auto guards = own(scope.guards(), before.guards), assertions = own(scope.assertions(), before.assertions);
+  const auto specializations = own(scope.specializations(), before.specializations);
   std::string text =
-      str("trace: segments ", segments, ", breaks ", trace.breaks, ", guards ", scope.guards().size(), ", assertions ",
-          scope.assertions().size(), ", specialisations ", scope.specializations().size(), "\n");
-  for (const Symbol& symbol : scope.symbols())
+      str(heading, ": segments ", segments_of(trace), ", breaks ", trace.breaks, ", guards ", guards.size(),
+          ", assertions ", assertions.size(), ", specialisations ", specializations.size(), "\n");
+  for (const Symbol& symbol : symbols)
     if (symbol.source.kind != SymbolSource::Kind::data_dependent || symbol.source.axis != 2)
       text += str("symbol ", symbol.name, " = ", symbol.hint, ": ", source_text(trace, symbol), "\n");
-  for (const Fact& fact : scope.guards()) text += str("guard ", fact_text(trace, fact), "\n");
-  for (const Fact& fact : scope.assertions()) text += str("assertion ", fact_text(trace, fact), "\n");
-  for (const std::string& what : scope.specializations()) text += str("specialisation ", what, "\n");
+  for (const Fact& fact : guards) text += str("guard ", fact_text(trace, fact), "\n");
+  for (const Fact& fact : assertions) text += str("assertion ", fact_text(trace, fact), "\n");
+  for (const std::string& what : specializations) text += str("specialisation ", what, "\n");
   for (const std::string& known : trace.known) text += str("known ", known, "\n");
-  size_t number = 0;
+  size_t number = before.segments;
   for (const auto& step : trace.steps) {
     if (const auto* segment = std::get_if<Segment>(&step)) {
       text += segment_text(trace, *segment, number++);
@@ -183,7 +226,15 @@ std::string to_text(const Trace& trace) {
     }
   }
   for (const Ref& ref : trace.outputs) text += str("output ", ref_text(trace, ref), "\n");
+  if (!trace.rest) return text;
+  const std::vector<std::shared_ptr<const Trace>> traces = trace.rest->traces.all();
+  for (size_t i = 0; i < traces.size(); ++i)
+    text += text_of(*traces[i], str("continuation ", i + 1, " of ", traces.size()));
   return text;
 }
+
+}  // namespace
+
+std::string to_text(const Trace& trace) { return text_of(trace, "trace"); }
 
 }  // namespace transmuter::runtime

@@ -19,6 +19,7 @@ namespace transmuter::runtime {
 
 class GraphRunner;
 class NodeRunner;
+struct Rest;
 
 // Where a value comes from: a slot, a constant, a sequence/optional of such, or strings by their places in a list. A
 // stack, in a sequence, is the items that lie in one tensor (ops::Stack): items[0], and where they differ in length
@@ -65,24 +66,40 @@ struct SlotType {
 SlotType slot_type(const Value& value);
 bool fits(const SlotType& type, const Value& value);
 
+// A graph without breaks is one trace. At a break a trace ends (its segments have run, the values are there), and what
+// follows has traces of its own, found by guards of their own: continuations. A run goes from trace to trace.
 struct Trace {
   std::shared_ptr<ShapeScope> scope;
   std::vector<std::variant<Segment, EagerStep>> steps;
   int32_t slot_count = 0;
   std::vector<std::string> structures;  // by graph input: of those that are spread, structure_of(); else ""
   std::vector<std::pair<int32_t, Value>> static_values;  // graph inputs (slots) whose values the trace was made for
+  std::shared_ptr<Rest> rest;                            // null: the trace goes to the end of the graph
   int32_t random_slot = -1;                              // of the random state, where something draws numbers
   std::vector<bool> present;                             // which graph inputs were given
   std::vector<std::string> slot_names;                   // by slot
   std::vector<SlotType> slot_types;                      // by slot
   std::vector<Ref> outputs;
   std::vector<std::string> known;  // "name = value" of the values that steered shapes (on request)
+  bool first = false;              // of a compiled model, or what followed it in its first run
   int64_t breaks = 0;
   double trace_ms = 0;
   double compile_ms = 0;
+  // Of a continuation: what of the scope, and of the lists here, the traces before it had; else 0.
+  struct Before {
+    size_t symbols = 0, guards = 0, assertions = 0, specializations = 0, segments = 0;
+  } before;
+  // By graph input: how many steps read it so far, up to 2; may a run take its memory, since one step of this trace
+  // alone reads it?
+  std::vector<uint8_t> readers;
+  std::vector<bool> takes;
 };
 
+// Its continuations, too.
 std::string to_text(const Trace& trace);
+// Counts readers and says what may be taken; `before`: the trace that it continues, or null.
+void find_readers(Trace& trace, const Trace* before);
+size_t segments_of(const Trace& trace);
 
 // Throws Error(invalid_input) where an assertion about symbols that are set fails: what was asked for where, and the
 // inputs that the sizes are of.

@@ -56,10 +56,12 @@ void place(Traced& made, int32_t segment) {
 Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), options_(std::move(options)) {}
 Tracer::~Tracer() = default;
 
-std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
+template <class Fn>
+std::unique_ptr<Trace> Tracer::retried(const Fn& fn) {
   for (;;) {
     try {
-      return trace_once(inputs);
+      forget();
+      return fn();
     } catch (const ReadValues& need) {
       read_values_.insert(read_values_.end(), need.slots.begin(), need.slots.end());
     } catch (const ReadStatic& need) {
@@ -68,7 +70,15 @@ std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
   }
 }
 
-std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
+std::unique_ptr<Trace> Tracer::trace(const std::vector<Value>& inputs) {
+  return retried([&] { return trace_once(inputs); });
+}
+
+std::unique_ptr<Trace> Tracer::trace_rest(const Trace& before, const std::vector<Value>& slots, const Bindings& run) {
+  return retried([&] { return resume(before, slots, run); });
+}
+
+void Tracer::forget() {
   frames_.clear();
   given_.clear();
   graph_inputs_.assign(graph_.inputs.size(), nullptr);
@@ -80,7 +90,11 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   leaves_.clear();
   region_ = nullptr;
   random_ = nullptr;
+  retried_ = -1;
   trace_ = std::make_unique<Trace>();
+}
+
+std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   trace_->scope = ShapeScope::create();
   trace_->scope->impl().allows_counts = options_.engine->backend->capabilities().data_dependent_extents;
   const ShapeScope::Enter enter(trace_->scope);
@@ -107,7 +121,13 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   input_slots_ = trace_->slot_count;
   push_frame(graph_);
   begin_segment();
-  trace_nodes();
+  trace_to_end(0);
+  return std::move(trace_);
+}
+
+// Or to a break.
+void Tracer::trace_to_end(size_t first) try {
+  trace_nodes(first);
   for (const onnx::ValueInfo& output : graph_.outputs) {
     outputs_.push_back(lookup(output.name));
     const Traced& traced = *outputs_.back();
@@ -116,7 +136,7 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   trace_->scope->set_origin("");
   end_segment(false);
   for (const TracedPtr& output : outputs_) trace_->outputs.push_back(ref(*output));
-  return std::move(trace_);
+} catch (const Paused&) {
 }
 
 TracedPtr Tracer::static_value(const std::string& name, const Value& value) const {
@@ -215,9 +235,9 @@ TracedPtr Tracer::lookup(const std::string& name) {
   throw Error(ErrorCode::invalid_input, str("input ", name, " was not given"));
 }
 
-void Tracer::trace_nodes() {
+void Tracer::trace_nodes(size_t first) {
   Frame& frame = *frames_.back();
-  for (frame.current = 0; frame.current < frame.graph->nodes.size(); ++frame.current) {
+  for (frame.current = first; frame.current < frame.graph->nodes.size(); ++frame.current) {
     if (!frame.needed[frame.current]) continue;
     const onnx::Node& node = frame.graph->nodes[frame.current];
     try {
@@ -270,6 +290,7 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
       if (!wanted.known.fully_known() && read_values(wanted)) return false;
       end_segment(true, str(where(node), " reads the value of input ", need.input));
       ++trace_->breaks;
+      if (can_pause()) pause(frames_.back()->current);
       if (make_known(wanted)) return false;
     }
     if (options_.single_node) {
@@ -280,10 +301,12 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
     run_eagerly(node, inputs, str("needs the value of input ", need.input));
     return true;
   } catch (const DataDependentDecision& decision) {
-    if (has_unsettled_counts()) {
+    const bool retried = can_pause() && retried_ == static_cast<int64_t>(frames_.back()->current);
+    if (has_unsettled_counts() && !retried) {
       const size_t known_counts = settled_.size();
       end_segment(true, str(where(node), " decides on a count"));
       ++trace_->breaks;
+      if (can_pause()) pause(frames_.back()->current);
       if (settled_.size() > known_counts) return false;
     }
     if (options_.single_node && !trace_->scope->impl().allows_counts) throw;  // another backend may (NodeRunner)

@@ -36,6 +36,8 @@ class Tracer : public ops::TraceHost {
 
   // `inputs` by position in graph.inputs; kind none = not given (the initializer of that name is used, or Error).
   std::unique_ptr<Trace> trace(const std::vector<Value>& inputs);
+  // From the break at which `before` ended, with the values of a run that came there: its slots and symbols.
+  std::unique_ptr<Trace> trace_rest(const Trace& before, const std::vector<Value>& slots, const Bindings& run);
 
   // TraceHost
   ir::Builder& build() override { return region_ ? *region_ : *build_; }
@@ -71,10 +73,17 @@ class Tracer : public ops::TraceHost {
   struct NotInProgram {};
   struct OtherRank : NotInProgram {};  // a state has another rank after a trip
 
+  // Thrown where the trace ends at a break.
+  struct Paused {};
+
   // tracer.cc: nodes
+  template <class Fn>
+  std::unique_ptr<Trace> retried(const Fn& fn);
+  void forget();
   std::unique_ptr<Trace> trace_once(const std::vector<Value>& inputs);
+  void trace_to_end(size_t first);
   void push_frame(const onnx::Graph& graph);
-  void trace_nodes();
+  void trace_nodes(size_t first = 0);
   void trace_node(const onnx::Node& node);
   void lower(const onnx::Node& node, const ops::Operator& op, const std::vector<ops::TracedPtr>& inputs);
   bool lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<ops::TracedPtr>& inputs);
@@ -113,6 +122,13 @@ class Tracer : public ops::TraceHost {
   bool read_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
   bool emit_while(const onnx::Node& node, LoopParts& loop);
 
+  // tracer_rest.cc: breaks at which the trace ends. Inside of a branch or a body, and for a single node, the segment is
+  // run while tracing instead, and tracing goes on.
+  bool can_pause() const { return frames_.size() == 1 && !region_ && !options_.single_node; }
+  [[noreturn]] void pause(size_t next_node, std::vector<std::pair<std::string, int32_t>> made = {});
+  std::unique_ptr<Trace> resume(const Trace& before, const std::vector<Value>& slots, const Bindings& run);
+  class Copies;
+
   // tracer_values.cc: integers that the program computes become symbols; false where they can't
   bool read_values(ops::Traced& traced);
   bool know(ops::Traced& traced);  // make_known or that
@@ -126,9 +142,10 @@ class Tracer : public ops::TraceHost {
   void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
   void prepare_body(const onnx::Node& node, EagerStep& step, std::vector<ops::TracedPtr>& captured);
   void begin_segment();
-  // Ends the segment: everything still needed gets a slot. `execute` runs it, so that real values are there, and counts
-  // that it finds become symbols like any other.
-  void end_segment(bool execute, std::string ended_by = "");
+  // Ends the segment: everything still needed gets a slot. `at_break`: for the nodes that follow as well; where the
+  // trace cannot end here the segment runs, so that real values are there and counts that it finds become symbols like
+  // any other.
+  void end_segment(bool at_break, std::string ended_by = "");
   bool in_segment(const ops::Traced& traced) const { return traced.value && traced.segment == segment_; }
   bool needs_place(const ops::Traced& traced) const {
     return !traced.is_sequence && !traced.is_optional && !traced.texts && !traced.opaque && !traced.constant &&
@@ -167,6 +184,7 @@ class Tracer : public ops::TraceHost {
   std::vector<ops::TracedPtr> outputs_;                   // of the whole graph, once reached
   std::vector<ops::TracedPtr> in_use_;                    // inputs of the nodes being lowered: kept over a break
   std::vector<Value> actual_;                             // by slot, as far as known while tracing
+  int64_t retried_ = -1;                                  // node that a break had stopped before
   std::unordered_map<int32_t, int64_t> settled_;          // data-dependent symbols that a segment has defined
   std::vector<std::pair<size_t, size_t>> inner_symbols_;  // ranges of symbols that regions define
   std::map<std::pair<int32_t, int32_t>, Dims> leaves_;    // by segment and value: the symbols that it defines

@@ -235,7 +235,7 @@ void Tracer::keep_counts(std::vector<ir::Value>& results, std::vector<int32_t>& 
   }
 }
 
-void Tracer::end_segment(bool execute_now, std::string ended_by) {
+void Tracer::end_segment(bool at_break, std::string ended_by) {
   if (region_) throw NotInProgram{};
   std::vector<ir::Value> results;
   std::vector<int32_t> slots;
@@ -245,7 +245,7 @@ void Tracer::end_segment(bool execute_now, std::string ended_by) {
     keep(traced, results, slots);
   };
   for (const TracedPtr& output : outputs_) keep_all(keep_all, *output);
-  if (execute_now) {
+  if (at_break) {
     for_each_visible([&](Traced& traced) { keep(traced, results, slots); });
     keep_counts(results, slots);
   }
@@ -258,7 +258,7 @@ void Tracer::end_segment(bool execute_now, std::string ended_by) {
     segment.output_slots = std::move(slots);
     segment.ended_by = std::move(ended_by);
     segment.defines_symbols = has_unsettled_counts();
-    if (execute_now) execute(segment);
+    if (at_break && !can_pause()) execute(segment);
     trace_->steps.emplace_back(std::move(segment));
   }
   begin_segment();
@@ -304,6 +304,10 @@ void Tracer::refresh(Traced& traced) {
   for (Scalar& s : traced.known.elements) refresh_scalar(s);
   refresh_scalar(traced.known.value);
   traced.known.step = scope.refreshed(traced.known.step);
+  if (!traced.stack) return;
+  auto stack = std::make_shared<ops::Stack>(*traced.stack);
+  stack->count = scope.refreshed(stack->count);
+  traced.stack = std::move(stack);
 }
 
 Ref Tracer::ref(Traced& traced) {
@@ -410,6 +414,15 @@ void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& i
   ++trace_->breaks;
   for (const TracedPtr& input : inputs) step.inputs.push_back(input ? ref(*input) : Ref{});
   for (const TracedPtr& traced : captured) step.captures.push_back(ref(*traced));
+  if (can_pause()) {
+    std::vector<std::pair<std::string, int32_t>> made;
+    for (const std::string& name : node.outputs) {
+      step.output_slots.push_back(name.empty() ? -1 : new_slot({}, name));
+      made.emplace_back(name, step.output_slots.back());
+    }
+    trace_->steps.emplace_back(std::move(step));
+    pause(frames_.back()->current + 1, std::move(made));
+  }
   std::vector<Value> results = run_eager_step(step, actual_, options_.context);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) {
