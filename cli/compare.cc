@@ -38,6 +38,20 @@ std::string report(const Worst& worst, const Tensor& expected, const std::string
          position(expected.shape(), worst.index) + ": expected " + want + ", got " + got;
 }
 
+// One unit in the last place of a number of the dtype; of the smallest normal number below that.
+double unit_in_last_place(DType dtype, double value) {
+  struct Format {
+    int digits, least;  // of the significand, and the exponent of the smallest normal number
+  };
+  const Format format = dtype == DType::f64    ? Format{53, -1022}
+                        : dtype == DType::f32  ? Format{24, -126}
+                        : dtype == DType::f16  ? Format{11, -14}
+                        : dtype == DType::bf16 ? Format{8, -126}
+                                               : Format{4, -6};
+  const int exponent = value == 0 || !std::isfinite(value) ? format.least : std::max(std::ilogb(value), format.least);
+  return std::ldexp(1.0, exponent - format.digits + 1);
+}
+
 std::string compare_floats(const Tensor& expected, const Tensor& got, const Tolerance& tolerance, const Tensor* mask) {
   const std::vector<double> e = expected.aligned().cast(DType::f64).to_vector<double>();
   const std::vector<double> g = got.aligned().cast(DType::f64).to_vector<double>();
@@ -53,12 +67,16 @@ std::string compare_floats(const Tensor& expected, const Tensor& got, const Tole
                ? ""
                : "relative L2 difference " + number(relative) + ", allowed " + number(tolerance.rel_l2);
   }
+  const double rtol = expected.dtype() == DType::bf16 ? std::max(tolerance.rtol, tolerance.bf16_rtol) : tolerance.rtol;
   Worst worst;
   for (size_t i = 0; i < e.size(); ++i) {
     if (mask && mask->bytes()[i] == std::byte{0}) continue;
     if (e[i] == g[i] || (std::isnan(e[i]) && std::isnan(g[i]))) continue;
     const double off = std::fabs(e[i] - g[i]);
-    if (!(off <= tolerance.atol + tolerance.rtol * std::fabs(e[i]))) worst.add(static_cast<int64_t>(i), off);
+    if (!(off <= tolerance.atol + rtol * std::fabs(e[i]))) worst.add(static_cast<int64_t>(i), off);
+    if (tolerance.worst_ulps && off > tolerance.atol)
+      *tolerance.worst_ulps =
+          std::max(*tolerance.worst_ulps, (off - tolerance.atol) / unit_in_last_place(expected.dtype(), e[i]));
   }
   if (worst.index < 0) return "";
   const size_t at = static_cast<size_t>(worst.index);

@@ -68,13 +68,35 @@ void export_model(const ExportOptions& options) {
   }
 }
 
+std::string versions_of(const OperatorInfo& op) {
+  std::string text;
+  for (int64_t v : op.versions) text += (text.empty() ? "" : ", ") + std::to_string(v);
+  return text;
+}
+
+// The whole of guides/supported_operators.md.
+void print_guide(const std::vector<OperatorInfo>& operators) {
+  std::printf(
+      "# Supported operators\n\n"
+      "Written by `transmuter ops --markdown` from the registrations; `scripts/test.sh` checks that it is current. "
+      "Versions\n"
+      "are those at which an operator's meaning changes; a model of any opset between or after them runs. Dtypes, "
+      "kinds of\n"
+      "inputs and limits are the specification's where nothing is said. What proves each of them: "
+      "[conformance.md](conformance.md).\n");
+  for (size_t i = 0; i < operators.size();) {
+    size_t end = i;
+    while (end < operators.size() && operators[end].domain == operators[i].domain) ++end;
+    const char* domain = operators[i].domain.empty() ? "ai.onnx" : operators[i].domain.c_str();
+    std::printf("\n## %s: %zu\n\n| Operator | Versions | Notes |\n|---|---|---|\n", domain, end - i);
+    for (; i < end; ++i)
+      std::printf("| %s | %s | %s |\n", operators[i].name.c_str(), versions_of(operators[i]).c_str(),
+                  operators[i].notes.c_str());
+  }
+}
+
 void print_ops(bool as_json, bool markdown) {
   const std::vector<OperatorInfo> operators = supported_operators();
-  auto versions = [](const OperatorInfo& op) {
-    std::string text;
-    for (int64_t v : op.versions) text += (text.empty() ? "" : ", ") + std::to_string(v);
-    return text;
-  };
   if (as_json) {
     nlohmann::json out = nlohmann::json::array();
     for (const OperatorInfo& op : operators) {
@@ -83,11 +105,10 @@ void print_ops(bool as_json, bool markdown) {
     std::printf("%s\n", out.dump().c_str());
     return;
   }
-  if (markdown) std::printf("| Domain | Operator | Versions | Notes |\n|---|---|---|---|\n");
+  if (markdown) return print_guide(operators);
   for (const OperatorInfo& op : operators) {
     const char* domain = op.domain.empty() ? "ai.onnx" : op.domain.c_str();
-    std::printf(markdown ? "| %s | %s | %s | %s |\n" : "%-14s %-32s %-24s %s\n", domain, op.name.c_str(),
-                versions(op).c_str(), op.notes.c_str());
+    std::printf("%-14s %-32s %-24s %s\n", domain, op.name.c_str(), versions_of(op).c_str(), op.notes.c_str());
   }
 }
 
@@ -120,7 +141,7 @@ void add_ops(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("ops", "List the supported operators");
   command->add_flag("--json", flags->as_json, "a JSON list");
-  command->add_flag("--markdown", flags->markdown, "the table of the guide");
+  command->add_flag("--markdown", flags->markdown, "guides/supported_operators.md");
   command->callback([flags] { print_ops(flags->as_json, flags->markdown); });
 }
 

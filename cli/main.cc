@@ -12,7 +12,8 @@
 namespace transmuter::cli {
 
 void EngineOptions::add_to(CLI::App& command) {
-  command.add_option("--backend", backend, "cpu, reference, or pjrt[:PLUGIN][,OPTION=VALUE ...]")->capture_default_str();
+  command.add_option("--backend", backend, "cpu, reference, or pjrt[:PLUGIN][,OPTION=VALUE ...]")
+      ->capture_default_str();
   command.add_option("--threads", threads, "threads to use; 0: one per core")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

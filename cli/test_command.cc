@@ -44,6 +44,7 @@ struct Outcome {
   std::string reason;
   RunStats stats;
   std::set<std::string> broken;  // nodes at which traces break: "node X (Op)"
+  double ulps = 0;               // the worst of all floats
   double seconds = 0;
 };
 
@@ -79,6 +80,7 @@ Tolerance tolerance_of(const json& meta, size_t data_set, const std::string& out
     };
     number("atol", t.atol);
     number("rtol", t.rtol);
+    if (from.contains("rtol")) t.bf16_rtol = 0;
     number("int_atol", t.int_atol);
     number("rel_l2", t.rel_l2);
     number("flat_stride", t.flat_stride);
@@ -112,7 +114,7 @@ Value rows_of(const Value& maps, DType dtype) {
 
 // "" when all outputs of a data set agree.
 std::string run_data_set(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta,
-                         size_t set) {
+                         size_t set, double& ulps) {
   const std::string path = folder.string();
   const TensorMap outputs = run(read_data_set(model, path));
   const std::vector<std::string> files = numbered_files(path, "output");
@@ -127,19 +129,22 @@ std::string run_data_set(const Model& model, const CompiledModel& run, const fs:
     const auto& items = got->second.items;
     const bool as_rows = !items.empty() && items[0].kind == Value::Kind::map && read_value(files[i]).tensor.rank() == 2;
     const Value expected = as_rows ? read_value(files[i]) : read_value(files[i], spec);
+    Tolerance tolerance = tolerance_of(meta, set, spec->name);
+    tolerance.worst_ulps = &ulps;
     const std::string difference =
-        compare(expected, as_rows ? rows_of(got->second, expected.tensor.dtype()) : got->second,
-                tolerance_of(meta, set, spec->name), mask ? &*mask : nullptr);
+        compare(expected, as_rows ? rows_of(got->second, expected.tensor.dtype()) : got->second, tolerance,
+                mask ? &*mask : nullptr);
     if (!difference.empty()) return "data set " + std::to_string(set) + ", output " + spec->name + ": " + difference;
   }
   return "";
 }
 
-std::string run_sets(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta) {
+std::string run_sets(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta,
+                     double& ulps) {
   for (size_t set = 0;; ++set) {
     const fs::path data = folder / ("test_data_set_" + std::to_string(set));
     if (!fs::exists(data)) return "";
-    const std::string difference = run_data_set(model, run, data, meta, set);
+    const std::string difference = run_data_set(model, run, data, meta, set, ulps);
     if (!difference.empty()) return difference;
   }
 }
@@ -181,7 +186,7 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
     CompileOptions compile = options.engine.compile_options();
     compile.eager = options.eager;
     run = model.compile(compile);
-    outcome.reason = run_sets(model, *run, folder, meta);
+    outcome.reason = run_sets(model, *run, folder, meta, outcome.ulps);
     if (outcome.reason.empty() && meta.value("expect", "match") == "match")
       outcome.reason = compare_threads(model, compile, folder, options.compare_threads);
     outcome.passed = outcome.reason.empty();
@@ -301,6 +306,7 @@ void run_tests(const TestOptions& options) {
                         {"specializations", o.stats.specializations},
                         {"runs", o.stats.runs},
                         {"composites", o.stats.composites},
+                        {"ulps", o.ulps},
                         {"seconds", o.seconds}});
     }
     if (options.verbose) {

@@ -116,6 +116,8 @@ if ! [ -x "$program" ] || ! "$program" test --help >/dev/null 2>&1; then
   exit
 fi
 
+check "guides/supported_operators.md is current" \
+  bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
 # Beside its official client, where that can be had.

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <charconv>
 #include <new>
+#include <tuple>
 
 #include "base/strings.h"
 #include "onnx/batched_scan.h"
@@ -263,6 +265,13 @@ TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const 
 std::vector<OperatorInfo> supported_operators() {
   std::vector<OperatorInfo> infos;
   for (const auto& [key, op] : ops::registry().all()) infos.push_back({op.domain, op.name, op.versions, op.notes});
+  // Those with bodies, which the tracer and the host run.
+  infos.push_back({"", "Loop", {1, 11, 13, 16, 19, 21, 23, 24, 25}, ""});
+  infos.push_back({"", "Scan", {8, 9, 11, 16, 19, 21, 23, 24, 25}, ""});
+  infos.push_back({"", "SequenceMap", {17}, ""});
+  std::sort(infos.begin(), infos.end(), [](const OperatorInfo& a, const OperatorInfo& b) {
+    return std::tie(a.domain, a.name) < std::tie(b.domain, b.name);
+  });
   return infos;
 }
 
