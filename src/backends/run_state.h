@@ -15,7 +15,8 @@ namespace transmuter {
 // Each figure is read and written atomically; they are not a snapshot of one moment.
 struct RunCounters {
   using Count = std::atomic<int64_t>;
-  Count runs{0}, traces{0}, body_traces{0}, node_traces{0}, continuations{0}, evictions{0}, breaks{0}, specializations{0};
+  Count runs{0}, traces{0}, body_traces{0}, node_traces{0}, continuations{0}, evictions{0}, breaks{0},
+      specializations{0};
   Count binds{0}, bound_steps{0}, plan_hits{0}, plan_evictions{0};
   // Of values that grow from run to run (caches): grown in place; copied, in order to grow or to be read.
   Count appends{0}, cache_copies{0}, cache_copy_bytes{0};
