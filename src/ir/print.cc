@@ -6,13 +6,13 @@
 #include <cstring>
 #include <optional>
 
+#include "base/dim_table.h"
 #include "base/dispatch.h"
-#include "ir/composites/composites.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/loops_as_while.h"
 #include "ir/passes/stablehlo_form.h"
-#include "ir/primitives/primitives.h"
+#include "ir/print_function.h"
 #include "tensor/packed.h"
 
 namespace transmuter::ir {
@@ -174,107 +174,10 @@ std::string indented(const std::string& text, const std::string& indent) {
   return out;
 }
 
-constexpr char kCaptured = '$';  // in place of % before the name of a value from outside a region
-
-class FunctionPrinter {
- public:
-  FunctionPrinter(const Program& program, Bindings* bindings)
-      : program_(program), bindings_(bindings), names_(static_cast<size_t>(program.value_count())) {
-    for (size_t i = 0; i < program.parameters().size(); ++i) name(program.parameters()[i].value) = str("%arg", i);
-  }
-
-  // The parameters are values from outside.
-  void capture(const std::vector<std::string>& names) {
-    for (size_t i = 0; i < names.size(); ++i) name(program_.parameters()[i].value) = kCaptured + names[i].substr(1);
-  }
-
-  std::string arguments(const std::vector<std::string>& attributes = {}) {
-    std::vector<std::string> out;
-    for (const Parameter& parameter : program_.parameters()) {
-      std::string text = name(parameter.value) + ": " + type_text(parameter.value);
-      if (out.size() < attributes.size() && !attributes[out.size()].empty()) text += " " + attributes[out.size()];
-      out.push_back(std::move(text));
-    }
-    return joined(out);
-  }
-  std::vector<std::string> result_types() { return types_of(program_.results()); }
-
-  // The ops and the terminator, one a line.
-  std::string body(const char* terminator) {
-    std::string out;
-    for (const Op& op : program_.ops()) out += line(op);
-    return out + str('"', terminator, "\"(", joined(names_of(program_.results())), ") : (", joined(result_types()),
-                     ") -> ()\n");
-  }
-
- private:
-  std::string& name(Value value) { return names_[static_cast<size_t>(value.id)]; }
-  std::string type_text(Value value) {
-    const Type& type = program_.type(value);
-    return tensor_type_text(type.dtype, bindings_ ? bindings_->evaluate(type.shape) : hints(type.shape));
-  }
-  std::vector<std::string> names_of(const std::vector<Value>& values) {
-    std::vector<std::string> out;
-    for (Value value : values) out.push_back(name(value));
-    return out;
-  }
-  std::vector<std::string> types_of(const std::vector<Value>& values) {
-    std::vector<std::string> out;
-    for (Value value : values) out.push_back(type_text(value));
-    return out;
-  }
-
-  // Loops of which only the run knows the length, and branches that give different sizes: StableHLO has no op for them.
-  bool hides_regions(const Op& op) const {
-    if (op.primitive == &composite::loop) return true;
-    if (op.primitive != &prim::case_of) return false;
-    for (const ProgramPtr& branch : op.regions)
-      for (size_t r = 0; r < op.results.size(); ++r)
-        if (hints(program_.type(op.results[r]).shape) != hints(branch->type(branch->results()[r]).shape)) return true;
-    return false;
-  }
-
-  std::string line(const Op& op) {
-    PrintedOp printed;
-    PrintContext context{program_, op, bindings_};
-    if (op.primitive->print) printed = op.primitive->print(context);
-    if (printed.name.empty()) printed.name = str("stablehlo.", op.primitive->name);
-    std::vector<std::string> operands = names_of(op.operands), types = types_of(op.operands);
-    const bool beyond_stablehlo = hides_regions(op);
-    if (beyond_stablehlo) printed = print_custom_call(context);
-    if (printed.regions.empty() && !op.regions.empty() && !beyond_stablehlo) {
-      // The branches of StableHLO's case take no arguments: they read what is around them.
-      bool captures = op.primitive == &prim::case_of;
-      const std::vector<std::string> captured(operands.begin() + captures, operands.end());
-      if (captures) operands.resize(1), types.resize(1);
-      std::vector<std::string> regions;
-      for (const ProgramPtr& region : op.regions)
-        regions.push_back(program_region_text(*region, bindings_, captures ? &captured : nullptr));
-      printed.regions = "(" + joined(regions) + ")";
-    }
-    operands.insert(operands.end(), printed.extra_operands.begin(), printed.extra_operands.end());
-    types.insert(types.end(), printed.extra_operand_types.begin(), printed.extra_operand_types.end());
-
-    std::string result = str("%", next_++);
-    std::vector<std::string> results = types_of(op.results);
-    for (size_t i = 0; i < op.results.size(); ++i)
-      name(op.results[i]) = op.results.size() == 1 ? result : str(result, "#", i);
-    std::string out = printed.before;
-    if (!out.empty() && out.back() != '\n') out += '\n';
-    if (op.results.size() == 1) out += result + " = ";
-    if (op.results.size() > 1) out += str(result, ":", op.results.size(), " = ");
-    out += str('"', printed.name, "\"(", joined(operands), ")");
-    if (!printed.regions.empty()) out += " " + printed.regions;
-    if (!printed.attributes.empty()) out += " {" + printed.attributes + "}";
-    out += str(" : (", joined(types), ") -> ");
-    return out + (results.size() == 1 ? results[0] : "(" + joined(results) + ")") + "\n";
-  }
-
-  const Program& program_;
-  Bindings* bindings_;
-  std::vector<std::string> names_;
-  int next_ = 0;
-};
+// What only the run knows.
+bool depends_on_data(const ShapeScope& scope, const Symbol& symbol) {
+  return scope.impl().table.nodes[symbol.expr].data_dependent;
+}
 
 }  // namespace
 
@@ -289,20 +192,6 @@ PrintedOp print_custom_call(const PrintContext& context) {
   return out;
 }
 
-std::string program_region_text(const Program& program, Bindings* bindings, const std::vector<std::string>* captured) {
-  FunctionPrinter printer(program, bindings);
-  std::string head = "^bb0:";
-  if (captured)
-    printer.capture(*captured);
-  else if (!program.parameters().empty())
-    head = "^bb0(" + printer.arguments() + "):";
-  std::string text = str("{\n", head, "\n", indented(printer.body("stablehlo.return"), "  "), "}");
-  // A region may not repeat a name of the function around it.
-  std::string out;
-  for (char c : text) out += c == '%' ? "%r_" : c == kCaptured ? "%" : std::string(1, c);
-  return out;
-}
-
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
   return print_module(stablehlo_form(loops_as_while(inline_composites(program))), bindings, module_name);
 }
@@ -314,7 +203,8 @@ std::string print_module(const Program& plain, Bindings* bindings, const std::st
   if (!bindings && plain.scope()) {
     examples.emplace(plain.scope());
     const std::vector<Symbol>& symbols = plain.scope()->symbols();
-    for (size_t i = 0; i < symbols.size(); ++i) examples->set(static_cast<int32_t>(i), symbols[i].hint);
+    for (size_t i = 0; i < symbols.size(); ++i)
+      if (!depends_on_data(*plain.scope(), symbols[i])) examples->set(static_cast<int32_t>(i), symbols[i].hint);
   }
   FunctionPrinter printer(plain, examples ? &*examples : bindings);
   std::string out;

@@ -10,7 +10,8 @@ namespace transmuter::ir {
 
 // A module of the given name with one func.func @main over the program's inputs and weights, in parameter order.
 // Composites are inlined first. Dims are replaced by their bound values, without bindings by the hints, which a comment
-// at the top says. The same program always prints the same text.
+// at the top says. Those that only the run knows print as "?", and are computed where an op needs them. The same
+// program always prints the same text.
 std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr,
                             const std::string& module_name = "transmuter");
 
@@ -29,9 +30,5 @@ std::string dense_text(const Tensor& value);                    // "dense<...> :
 // For ops that StableHLO has no words for, as their results' extents depend on data: custom_call @transmuter.NAME with
 // the attributes as text in its backend_config.
 PrintedOp print_custom_call(const PrintContext& context);
-// "{...}": a program as a region with one block. Its parameters are the block's arguments, or the values named
-// `captured`. (Ops whose print leaves `regions` empty get theirs this way.)
-std::string program_region_text(const Program& program, Bindings* bindings,
-                                const std::vector<std::string>* captured = nullptr);
 
 }  // namespace transmuter::ir

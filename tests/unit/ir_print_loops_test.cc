@@ -60,5 +60,71 @@ TEST(PrintingLoops, WhatKeepsItsSizesIsAWhile) {
   }
 }
 
+// A program around one op of a scope of its own.
+template <class Body>
+std::string printed_with(const std::string& name, const Body& body) {
+  auto scope = ShapeScope::create();
+  const ShapeScope::Enter enter(scope);
+  Builder b(scope);
+  return printed(name, b.finish(body(b)));
+}
+
+ProgramPtr region(Builder& b, std::vector<Value> results) {
+  return std::make_shared<const Program>(b.finish(std::move(results)));
+}
+
+// A state that grows by a row a trip, and the sum of each; the sizes that come out are read by what follows.
+TEST(PrintingLoops, AStateThatGrowsIsAWhileOverTensorsOfAnySize) {
+  const std::string text = printed_with("growing", [](Builder& b) {
+    const Value x = b.input({DType::f32, {2, 3}}, "x"), row = b.input({DType::f32, {1, 3}}, "row");
+    Builder body(b.scope());
+    body.input({DType::i64, {}}, "t");
+    const Dim rows = b.scope()->data_value(2, {0, INT64_MAX});
+    const Value state = body.input({DType::f32, {rows, 3}}, "state"), fixed = body.input({DType::f32, {1, 3}}, "row");
+    const Value grown = body.concatenate({state, fixed}, 0);
+    const Value sum = body.reduce(grown, ReduceKind::add, {0, 1});
+    LoopAttributes attributes;
+    attributes.trips = {4};
+    attributes.carried = 1;
+    attributes.row_axes = {-1};
+    const std::vector<Value> out = loop(b, {x, row}, attributes, region(body, {grown, sum}));
+    const Dims& shape = b.shape(out[0]);
+    const Value flat = b.reshape(out[0], {shape[0] * 3});
+    const Value half = b.slice_axis(flat, 0, 0, floor_div(shape[0] * 3, 2), 1);
+    const Value counted = b.add(b.iota(DType::i64, {shape[0]}, 0),
+                                b.broadcast_in_dim(b.dim_value(max(shape[0] - 5, 1), DType::i64), {shape[0]}, {}));
+    return std::vector<Value>{half, counted, out[1]};
+  });
+  for (const char* part : {"stablehlo.while", "(tensor<i64>, tensor<?x3xf32>, tensor<?xf32>)", "get_dimension_size",
+                           "dynamic_reshape", "real_dynamic_slice", "dynamic_iota", "dynamic_broadcast_in_dim"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(text, Not(HasSubstr("custom_call")));
+}
+
+// Rows of different lengths one after another, as many as a condition makes, in a loop in a branch.
+TEST(PrintingLoops, ABranchOfItsOwnSizeHoldsALoopThatItsDataEnds) {
+  const std::string text = printed_with("branches", [](Builder& b) {
+    const Value x = b.input({DType::f32, {6}}, "x"), which = b.input({DType::i32, {}}, "which");
+    Builder then_branch(b.scope()), else_branch(b.scope()), body(b.scope());
+    const Value outside = then_branch.input({DType::f32, {6}}, "x");
+    const Value other = else_branch.input({DType::f32, {6}}, "x");
+    const Value t = body.input({DType::i64, {}}, "t"), fixed = body.input({DType::f32, {6}}, "x");
+    const Dim length = b.scope()->data_value(1, {0, 6});
+    read_values(body, body.expand_dims(t, {0}), {length});
+    const Value part = body.slice_axis(fixed, 0, 0, length, 1);
+    const Value more = body.compare(t, body.integer(DType::i64, 3), CompareDirection::lt);
+    LoopAttributes attributes;
+    attributes.has_condition = true;
+    attributes.row_axes = {0};
+    const Value go = then_branch.constant(make(DType::boolean, {1}, {}));
+    const Value parts = loop(then_branch, {go, outside}, attributes, region(body, {more, part}))[0];
+    return b.case_of(which, {x}, {region(then_branch, {parts}), region(else_branch, {other})});
+  });
+  EXPECT_THAT(text, HasSubstr("stablehlo.case"));
+  EXPECT_THAT(text, HasSubstr("stablehlo.while"));
+  EXPECT_THAT(text, HasSubstr("-> tensor<?xf32>"));
+  EXPECT_THAT(text, Not(HasSubstr("custom_call")));
+}
+
 }  // namespace
 }  // namespace transmuter::ir
