@@ -216,7 +216,7 @@ inline void finish(const QTileEnd& end) {
     for (int64_t j = 0; j < kColumns; j += kLanes) {
       int32_t* at = end.tile + r * kColumns + j;
       VI sum = hn::Sub(hn::LoadU(d, at), hn::Mul(zero, hn::LoadU(d, end.column_sums + j)));
-      sum = hn::Sub(sum, hn::Mul(term, hn::LoadU(d, end.b_zero + j)));
+      sum = hn::Sub(sum, hn::Add(hn::Mul(term, hn::LoadU(d, end.b_zero + j)), hn::LoadU(d, end.shift + j)));
       if (end.row_scale) {
         const auto scale = hn::Mul(hn::Set(df, end.row_scale[r]), hn::LoadU(df, end.column_scale + j));
         hn::StoreU(hn::Mul(hn::ConvertTo(df, sum), scale), df, end.scaled + r * kColumns + j);

@@ -32,6 +32,8 @@ struct QgemmArgs {
   const int32_t* b_zero = nullptr;
   bool b_zero_per_column = false;
 
+  const int32_t* column_shift = nullptr;  // n: subtracted from the sums of each column
+
   // One of the two results is set.
   int32_t* sums = nullptr;
   float* c = nullptr;  // epilogue(a_scale * b_scale * sum)

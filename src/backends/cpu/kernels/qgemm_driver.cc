@@ -55,7 +55,8 @@ Plan make_plan(const QgemmArgs& g) {
   p.a_bytes = round_up(p.batches * g.m * p.cells, kCacheLine);
   p.sums_bytes = round_up(p.batches * g.m * 4, kCacheLine);
   // A tile of sums and one scaled, then rows of zero points, terms and scales.
-  p.slot_bytes = round_up(kMaxQTileRows * kMaxQTileColumns * 8 + kMaxQTileRows * 12 + kMaxQTileColumns * 8, kCacheLine);
+  p.slot_bytes =
+      round_up(kMaxQTileRows * kMaxQTileColumns * 8 + kMaxQTileRows * 12 + kMaxQTileColumns * 12, kCacheLine);
   return p;
 }
 
@@ -91,6 +92,7 @@ class Task {
     row_scale_ = reinterpret_cast<float*>(row_terms_ + kMaxQTileRows);
     b_zero_ = reinterpret_cast<int32_t*>(row_scale_ + kMaxQTileRows);
     column_scale_ = reinterpret_cast<float*>(b_zero_ + kMaxQTileColumns);
+    shift_ = reinterpret_cast<int32_t*>(column_scale_ + kMaxQTileColumns);
   }
 
   // Panels [row_begin, row_end) of rows, `row_panels` in all, times panels [begin, end) of columns.
@@ -103,8 +105,9 @@ class Task {
       for (int64_t i = 0; i < columns; ++i) {
         b_zero_[i] = pick(g_.b_zero, g_.b_zero_per_column, column + i) - (g_.b_signed ? 0 : 128);
         column_scale_[i] = pick(g_.b_scale, g_.b_scale_per_column, column + i);
+        shift_[i] = pick(g_.column_shift, true, column + i);
       }
-      for (int64_t i = columns; i < nr_; ++i) b_zero_[i] = 0, column_scale_[i] = 0;
+      for (int64_t i = columns; i < nr_; ++i) b_zero_[i] = 0, column_scale_[i] = 0, shift_[i] = 0;
       for (int64_t panel = row_begin; panel < row_end; ++panel) {
         const int64_t row = cut(panel, row_panels, g_.m), rows = cut(panel + 1, row_panels, g_.m) - row;
         v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, b.panels + j * nr_ * groups * v.group, groups, tile_);
@@ -116,7 +119,7 @@ class Task {
                                                static_cast<uint32_t>(g_.k) * static_cast<uint32_t>(a_zero_[r]));
           row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
         }
-        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, g_.c ? row_scale_ : nullptr,
+        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, shift_, g_.c ? row_scale_ : nullptr,
                      column_scale_, scaled_});
         store(o, row, rows, column, columns);
       }
@@ -160,7 +163,7 @@ class Task {
   const int64_t nr_;
   const uint8_t* a_;
   const int32_t* row_sums_;
-  int32_t *tile_, *a_zero_, *row_terms_, *b_zero_;
+  int32_t *tile_, *a_zero_, *row_terms_, *b_zero_, *shift_;
   float *scaled_, *row_scale_, *column_scale_;
 };
 

@@ -28,6 +28,7 @@ struct QTileEnd {
   const int32_t* a_zero;       // rows, of stored values
   const int32_t* row_terms;    // rows: sum of stored values - k * a_zero
   const int32_t* b_zero;       // tile_columns, of stored values
+  const int32_t* shift;        // tile_columns
   const float* row_scale;      // null: the sums are the result
   const float* column_scale;
   float* scaled;  // rows x tile_columns

@@ -8,6 +8,7 @@
 #endif
 
 #include <cstring>
+#include <limits>
 
 #include "backends/cpu/kernels/half-inl.h"
 #include "backends/cpu/kernels/tile.h"
@@ -63,8 +64,14 @@ HWY_INLINE void widen_run(DType dtype, const void* from, float* to, size_t n) {
       }
       return widen<uint8_t>(p + whole, to + whole, n - whole);
     }
-    case DType::i8:
-      return widen<int8_t>(from, to, n);
+    case DType::i8: {
+      const hn::Rebind<int8_t, TileTag> d8;
+      const auto* p = static_cast<const int8_t*>(from);
+      for (size_t i = 0; i < whole; i += hn::Lanes(d)) {
+        hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, p + i))), d, to + i);
+      }
+      return widen<int8_t>(p + whole, to + whole, n - whole);
+    }
     case DType::i16:
       return widen<int16_t>(from, to, n);
     case DType::u16:
@@ -90,6 +97,23 @@ HWY_INLINE void narrow(const float* from, void* to, size_t n) {
   T* p = static_cast<T*>(to);
   for (size_t i = 0; i < n; ++i) p[i] = transmuter::convert<T>(from[i]);
 }
+// To eight bits: truncates, saturates, NaN is 0.
+template <class T>
+HWY_INLINE void narrow_bytes(const float* from, void* to, size_t n) {
+  const TileTag d;
+  const hn::RebindToSigned<TileTag> di;
+  const hn::Rebind<T, TileTag> d8;
+  const auto low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::min())),
+             high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max()));
+  T* p = static_cast<T*>(to);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    const auto v = hn::LoadU(d, from + i);
+    const auto inside = hn::Min(hn::Max(hn::IfThenZeroElse(hn::IsNaN(v), v), low), high);
+    hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, inside)), d8, p + i);
+  }
+  narrow<T>(from + i, p + i, n - i);
+}
 HWY_INLINE void narrow_run(DType dtype, const float* from, void* to, size_t n) {
   const TileTag d;
   auto* h = static_cast<uint16_t*>(to);
@@ -112,9 +136,9 @@ HWY_INLINE void narrow_run(DType dtype, const float* from, void* to, size_t n) {
     case DType::boolean:
       return narrow<bool>(from, to, n);
     case DType::u8:
-      return narrow<uint8_t>(from, to, n);
+      return narrow_bytes<uint8_t>(from, to, n);
     case DType::i8:
-      return narrow<int8_t>(from, to, n);
+      return narrow_bytes<int8_t>(from, to, n);
     case DType::i16:
       return narrow<int16_t>(from, to, n);
     case DType::u16:

@@ -6,23 +6,6 @@
 namespace transmuter::cpu {
 namespace {
 
-// `v` is a 1-D value repeated along every axis of the result but `axis`: the 1-D value, else invalid.
-ir::Value vector_along(const Planner& planner, ir::Value v, int64_t axis) {
-  const ir::Op* op = planner.definition(v);
-  if (!op || op->primitive != &ir::prim::broadcast_in_dim) return {};
-  const auto& dimensions = op->as<ir::BroadcastInDimAttributes>().dimensions;
-  const ir::Value x = op->operands[0];
-  const Dims& shape = planner.type(x).shape;
-  for (size_t i = 0; i < dimensions.size(); ++i) {
-    const bool along = dimensions[i] == axis;
-    if (along ? !provably_eq(shape[i], planner.type(v).shape[static_cast<size_t>(axis)]) : !provably_eq(shape[i], 1))
-      return {};
-  }
-  bool found = false;
-  for (int64_t d : dimensions) found = found || d == axis;
-  return found ? x : ir::Value{};
-}
-
 ir::Value other_operand(const ir::Op& op, ir::Value v) { return op.operands[0] == v ? op.operands[1] : op.operands[0]; }
 
 struct Matcher {
@@ -94,6 +77,22 @@ struct Matcher {
 };
 
 }  // namespace
+
+ir::Value vector_along(const Planner& planner, ir::Value v, int64_t axis) {
+  const ir::Op* op = planner.definition(v);
+  if (!op || op->primitive != &ir::prim::broadcast_in_dim) return {};
+  const auto& dimensions = op->as<ir::BroadcastInDimAttributes>().dimensions;
+  const ir::Value x = op->operands[0];
+  const Dims& shape = planner.type(x).shape;
+  for (size_t i = 0; i < dimensions.size(); ++i) {
+    const bool along = dimensions[i] == axis;
+    if (along ? !provably_eq(shape[i], planner.type(v).shape[static_cast<size_t>(axis)]) : !provably_eq(shape[i], 1))
+      return {};
+  }
+  bool found = false;
+  for (int64_t d : dimensions) found = found || d == axis;
+  return found ? x : ir::Value{};
+}
 
 FusedEpilogue match_epilogue(Planner& planner, const ir::Op& product, int64_t feature_axis) {
   Matcher matcher{planner, feature_axis, {}};

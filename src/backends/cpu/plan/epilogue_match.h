@@ -18,6 +18,9 @@ struct FusedEpilogue {
   const ir::Op* last = nullptr;  // its op; null when nothing was fused
 };
 
+// `v` is a 1-D value repeated along every axis but `axis`: the 1-D value, else invalid.
+ir::Value vector_along(const Planner& planner, ir::Value v, int64_t axis);
+
 // Follows the only users of `product`'s result; `feature_axis` is the axis that a bias runs along. Absorbs what it
 // takes.
 FusedEpilogue match_epilogue(Planner& planner, const ir::Op& product, int64_t feature_axis);
