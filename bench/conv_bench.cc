@@ -42,6 +42,7 @@ double ours_last(const Shape& s, int threads, bool wall) {
   c.epilogue.column_bias = bias.floats();
   c.epilogue.activation = cpu::Activation::relu;
   ThreadPool pool(threads);
+  c.way = conv_last_way(c);
   const Aligned packed(cpu::conv_last_packed_bytes(c));
   cpu::conv_last_pack(c, filters.floats(), packed.data, pool);
   c.packed_filters = packed.data;

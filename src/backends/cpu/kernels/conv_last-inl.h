@@ -201,6 +201,59 @@ void depthwise_row(const DepthwiseLast& r) {
   }
 }
 
+template <class Memory>
+HWY_INLINE void winograd_in_vector(const float* const* at, int64_t c, const Memory& memory, float* out,
+                                   int64_t matrix) {
+  const F32 d;
+  VF x[4][4];
+  TM_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const VF a = memory.load(at[j] + c), b = memory.load(at[4 + j] + c);
+    const VF e = memory.load(at[8 + j] + c), f = memory.load(at[12 + j] + c);
+    x[0][j] = hn::Sub(a, e), x[1][j] = hn::Add(b, e), x[2][j] = hn::Sub(e, b), x[3][j] = hn::Sub(b, f);
+  }
+  TM_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    float* row = out + 4 * i * matrix + c;
+    hn::StoreU(hn::Sub(x[i][0], x[i][2]), d, row);
+    hn::StoreU(hn::Add(x[i][1], x[i][2]), d, row + matrix);
+    hn::StoreU(hn::Sub(x[i][2], x[i][1]), d, row + 2 * matrix);
+    hn::StoreU(hn::Sub(x[i][1], x[i][3]), d, row + 3 * matrix);
+  }
+}
+
+inline void winograd_in(const float* const* at, int64_t channels, float* out, int64_t matrix) {
+  for_vectors(channels,
+              [&](int64_t c, const auto& memory) HWY_ATTR { winograd_in_vector(at, c, memory, out, matrix); });
+}
+
+inline void winograd_out(const WinogradOut& t) {
+  const F32 d;
+  const VF low = hn::Set(d, t.low), high = hn::Set(d, t.high);
+  for_vectors(t.channels, [&](int64_t c, const auto& memory) HWY_ATTR {
+    VF x[2][4];
+    TM_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const float* from = t.in + j * t.matrix + c;
+      const VF a = hn::LoadU(d, from), b = hn::LoadU(d, from + 4 * t.matrix);
+      const VF e = hn::LoadU(d, from + 8 * t.matrix), f = hn::LoadU(d, from + 12 * t.matrix);
+      x[0][j] = hn::Add(a, hn::Add(b, e)), x[1][j] = hn::Sub(hn::Sub(b, e), f);
+    }
+    const VF bias = t.bias ? memory.load(t.bias + c) : hn::Zero(d);
+    TM_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      VF y[2] = {hn::Add(x[i][0], hn::Add(x[i][1], x[i][2])), hn::Sub(hn::Sub(x[i][1], x[i][2]), x[i][3])};
+      TM_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        VF sum = hn::Add(y[j], bias);
+        if (t.residual[0]) sum = hn::Add(sum, memory.load(t.residual[2 * i + j] + c));
+        if (t.clamp) sum = at_most(high, at_least(low, sum));
+        memory.store(sum, t.y[2 * i + j] + c);
+      }
+    }
+  });
+}
+
 // Keeps NaN; cheaper than max_nan where max returns its second operand when either is NaN, as on x86.
 HWY_INLINE VF join_max(VF total, VF x) {
   const F32 d;
@@ -261,6 +314,8 @@ inline const LastOps* make_last_ops() {
                                .depthwise = {{TM_DEPTHWISE(3, 1), TM_DEPTHWISE(3, 2)},
                                              {TM_DEPTHWISE(5, 1), TM_DEPTHWISE(5, 2)},
                                              {TM_DEPTHWISE(7, 1), TM_DEPTHWISE(7, 2)}},
+                               .winograd_in = &winograd_in,
+                               .winograd_out = &winograd_out,
                                .sum_pixels = &sum_pixels,
                                .max_pixels = &max_pixels,
                                .interleave3 = &interleave3};

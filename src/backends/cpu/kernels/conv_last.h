@@ -17,8 +17,12 @@
 
 namespace transmuter::cpu {
 
+// How a convolution is computed.
+enum class ConvLastWay : uint8_t { none, direct, depthwise, winograd };
+
 struct ConvLastArgs {
-  Windows windows = {};  // of depth 1
+  ConvLastWay way = ConvLastWay::none;  // what conv_last_way said; all else needs it
+  Windows windows = {};                 // of depth 1
   int64_t images = 1, groups = 1;
   int64_t in_channels = 1, out_channels = 1;  // of all groups
   const float* x = nullptr;
@@ -30,16 +34,13 @@ struct ConvLastArgs {
   Epilogue epilogue = {};
 };
 
-// How a convolution is computed; part of what packed filters depend on.
-enum class ConvLastWay : uint8_t { none, direct, depthwise, winograd };
-
-// none: not here, or not well. Reads the windows, groups and channels only.
+// none: not here, or not well. Reads the windows, images, groups and channels only.
 ConvLastWay conv_last_way(const ConvLastArgs& args);
 // Images of so few channels that they are copied: x may lie anyhow.
 bool conv_last_copies(const ConvLastArgs& args);
 
 // Filters are [out_channels, in_channels / groups, taps], dense. `out` is 64-byte aligned; valid for the instruction
-// set in use. Depends on the channels, groups, kernel and the way, not on the sizes of images.
+// set in use. Depends on the way, channels, groups, kernel and stride, not on the sizes of images.
 size_t conv_last_packed_bytes(const ConvLastArgs& args);
 void conv_last_pack(const ConvLastArgs& args, const float* filters, void* out, ThreadPool& pool);
 

@@ -38,6 +38,18 @@ struct DepthwiseLast {
   float low, high;
 };
 
+// 2x2 pixels from the 16 sums of Winograd's F(2x2, 3x3).
+struct WinogradOut {
+  const float* in;  // the tile's row of the first of 16 matrices
+  int64_t matrix;   // floats from one to the next
+  int64_t channels;
+  const float* bias;         // or null
+  const float* residual[4];  // all null: none
+  float* y[4];               // pixels outside the image go to memory that nothing reads
+  bool clamp;
+  float low, high;
+};
+
 struct LastOps {
   int64_t tile_pixels;  // the most of a tile
   int64_t lanes;
@@ -49,6 +61,10 @@ struct LastOps {
   using Depthwise = void (*)(const DepthwiseLast& row);
   static constexpr int kDepthwisePixels[] = {8, 7, 4, 1};
   Depthwise depthwise[3][2][4];
+
+  // The 16 transforms of 4x4 pixels, each into its row of a matrix, `matrix` floats apart; whole vectors are written.
+  void (*winograd_in)(const float* const* at, int64_t channels, float* out, int64_t matrix);
+  void (*winograd_out)(const WinogradOut& tile);
 
   // out[c] = sum or maximum over t of at[t][c]
   void (*sum_pixels)(const float* const* at, int64_t count, int64_t channels, float* out);

@@ -60,8 +60,8 @@ class ConvStep : public Step {
     if (e_.bias) bind.dense(e_.bias);
     bind.untouch();
     ConvLastArgs last = channels_last_arguments(bind);
-    if (const ConvLastWay way = choose(bind, last); way != ConvLastWay::none)
-      return bind_channels_last(bind, last, way);
+    last.way = choose(bind, last);
+    if (last.way != ConvLastWay::none) return bind_channels_last(bind, last);
     if (!planes_dense(bind.view(op_.operands[0]))) bind.dense(op_.operands[0]);
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
     bind.untouch();
@@ -139,7 +139,7 @@ class ConvStep : public Step {
     return little ? ConvLastWay::none : way;
   }
 
-  void bind_channels_last(Binder& bind, ConvLastArgs args, ConvLastWay way) const {
+  void bind_channels_last(Binder& bind, ConvLastArgs args) const {
     const int64_t rank = bind.program().type(op_.operands[0]).rank();
     const AxisOrder order = channels_last_order(rank);
     {
@@ -161,7 +161,7 @@ class ConvStep : public Step {
     const View residual = e_.residual ? bind.view(e_.residual) : View{};
     const View y = bind.allocate(e_.result, order);
     const size_t bytes = conv_last_packed_bytes(args);
-    const std::string kind = str("conv last ", static_cast<int>(way), " ", args.groups, " ", w.kernel[1], " ",
+    const std::string kind = str("conv last ", static_cast<int>(args.way), " ", args.groups, " ", w.kernel[1], " ",
                                  w.kernel[2], " ", w.stride[2]);
     const std::shared_ptr<const Packed> packed =
         pack(kind, bytes, [&](const float* filters, void* out) { conv_last_pack(args, filters, out, pool_); });
@@ -169,7 +169,7 @@ class ConvStep : public Step {
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_last_scratch_bytes(args, bind.threads())));
     const double flops =
         2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * w.taps());
-    bind.launch(name_of(way), flops,
+    bind.launch(name_of(args.way), flops,
                 [args, packed, scratch, x = Place(x), bias = Place(bias), residual = Place(residual),
                  y = Place(y)](const RunContext& run) {
                   ConvLastArgs a = args;
