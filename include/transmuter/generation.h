@@ -101,6 +101,7 @@ struct GenerationPrompt {
   std::vector<int64_t> ids;
   std::vector<int64_t> decoder_ids;
   std::vector<int64_t> negative_ids;  // guidance: the text to lead away from; empty: the prompt's last token
+  std::optional<uint64_t> seed;       // of this prompt's draws, wherever it stands in a call; else the settings' seed
 };
 
 enum class StopReason : uint8_t { length, eos, stop, time, caller };
@@ -137,8 +138,8 @@ struct GenerationCall {
   std::function<std::vector<int64_t>(size_t row, std::span<const int64_t> ids)> allowed_tokens;
   // Change scores after the settings' own changes and before those of sampling.
   std::vector<std::function<void(std::span<const int64_t> ids, std::span<float> scores)>> processors;
-  // Asked after each token; true ends that answer. With beams asked of candidates too.
-  std::function<bool(std::span<const int64_t> new_ids)> stop;
+  // Asked after each token; true ends that answer. With beams asked of candidates too, by the prompt's first row.
+  std::function<bool(size_t row, std::span<const int64_t> new_ids)> stop;
   const CancelToken* cancel = nullptr;  // ends the call with Error(cancelled)
   PromptCache* cache = nullptr;         // one prompt, one answer, no beams, no encoder
 };

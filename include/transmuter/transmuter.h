@@ -11,5 +11,6 @@
 #include "transmuter/model.h"
 #include "transmuter/tensor.h"
 #include "transmuter/text.h"
+#include "transmuter/text_generator.h"
 #include "transmuter/value.h"
 #include "transmuter/value_spec.h"

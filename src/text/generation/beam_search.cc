@@ -69,6 +69,8 @@ class Group {
   }
 
  private:
+  size_t first_answer() const { return start_.place * static_cast<size_t>(search_.config.num_return_sequences); }
+
   std::vector<Beam> candidates(const Tensor& scores, const Processors& processors, int64_t length, bool late) const {
     const size_t vocabulary = static_cast<size_t>(scores.dim(1));
     std::vector<float> all;
@@ -79,7 +81,7 @@ class Group {
       log_softmax(x);
       std::vector<int64_t> ids = start_.ids;
       ids.insert(ids.end(), beam.ids.begin(), beam.ids.end());
-      processors.apply(x, {start_.place, ids, start_.read, length});
+      processors.apply(x, {first_answer(), ids, start_.read, length});
       for (const float value : x) all.push_back(value + static_cast<float>(beam.score));
     }
     const size_t wanted = std::max<size_t>(2, 1 + search_.config.eos_token_id.size()) * width_;
@@ -114,7 +116,7 @@ class Group {
     beam.stops = true;
     if (search_.is_eos(id)) {
       beam.reason = StopReason::eos;
-    } else if (search_.call.stop && search_.call.stop(beam.ids)) {
+    } else if (search_.call.stop && search_.call.stop(first_answer(), beam.ids)) {
       beam.reason = StopReason::stop;
     } else if (late) {
       beam.reason = StopReason::time;

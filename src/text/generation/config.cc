@@ -1,11 +1,10 @@
 // generation_config.json into settings.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/strings.h"
+#include "text/folder.h"
 #include "transmuter/error.h"
 #include "transmuter/generation.h"
 
@@ -14,14 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::optional<std::string> read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 template <class T>
 void take(const json& j, T& to) {
@@ -171,12 +162,12 @@ void GenerationConfig::update(const std::string& text, const std::string& file) 
 GenerationConfig GenerationConfig::load(const std::string& folder) {
   GenerationConfig config;
   const fs::path path = fs::path(folder) / "generation_config.json";
-  if (const auto text = read_text(path)) {
+  if (const auto text = read_text_file(path)) {
     config.update(*text, path.string());
     return config;
   }
   const fs::path other = fs::path(folder) / "config.json";
-  const auto text = read_text(other);
+  const auto text = read_text_file(other);
   if (!text) return config;
   const json j = parsed(*text, other.string());
   std::vector<std::string> known;

@@ -1,9 +1,8 @@
 // Which files of a folder make a language model, by the names that exporters give them.
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "text/folder.h"
 #include "transmuter/error.h"
 #include "transmuter/generation.h"
 
@@ -25,17 +24,13 @@ std::string find_file(const fs::path& folder, std::initializer_list<const char*>
 }
 
 // An integer of config.json or of a part of it; 0 if it isn't there.
-int64_t config_integer(const fs::path& folder, std::initializer_list<const char*> fields) {
-  std::ifstream file(folder / "config.json");
-  if (!file) return 0;
-  const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
-  if (!config.is_object())
-    throw Error(ErrorCode::invalid_model, str((folder / "config.json").string(), " is no JSON object"));
+int64_t config_integer(const Json& config, const std::string& file, std::initializer_list<const char*> fields) {
   for (const char* part : {"", "text_config", "decoder"}) {
-    const nlohmann::json& from = *part && config.contains(part) ? config.at(part) : config;
+    const auto found = config.find(part);
+    const Json& from = *part && found != config.end() ? *found : config;
+    if (!from.is_object()) continue;
     for (const char* field : fields) {
-      if (from.is_object() && from.contains(field) && from.at(field).is_number_integer())
-        return from.at(field).get<int64_t>();
+      if (const int64_t value = JsonReader(from, file).integer(field, 0)) return value;
     }
   }
   return 0;
@@ -67,12 +62,14 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
                 str("there is no language model in ", folder, dtype.empty() ? "" : " for dtype " + dtype,
                     ": looked for model.onnx, decoder_model_merged.onnx and decoder_model.onnx, there and in onnx/"));
   }
-  models.max_positions = config_integer(folder, {"max_position_embeddings", "n_positions", "n_ctx"});
+  const std::string file = (fs::path(folder) / "config.json").string();
+  const Json config = read_json_object(file).value_or(Json::object());
+  models.max_positions = config_integer(config, file, {"max_position_embeddings", "n_positions", "n_ctx"});
   // The genai builder's caches name their width by a symbol that no other input tells.
-  int64_t width = config_integer(folder, {"head_dim", "head_size"});
+  int64_t width = config_integer(config, file, {"head_dim", "head_size"});
   if (width == 0) {
-    const int64_t hidden = config_integer(folder, {"hidden_size", "n_embd", "d_model"});
-    const int64_t heads = config_integer(folder, {"num_attention_heads", "n_head"});
+    const int64_t hidden = config_integer(config, file, {"hidden_size", "n_embd", "d_model"});
+    const int64_t heads = config_integer(config, file, {"num_attention_heads", "n_head"});
     if (hidden > 0 && heads > 0) width = hidden / heads;
   }
   if (width > 0) models.caches.sizes["kv_cache_dim"] = width;

@@ -72,7 +72,7 @@ void check(const GenerationConfig& c, const GenerationCall& call, size_t prompts
 
 Start start_of(const GenerationPrompt& prompt, size_t place, const GenerationConfig& config, bool has_encoder) {
   if (prompt.ids.empty()) refuse(str("prompt ", place, " has no tokens"));
-  Start start{place, prompt.ids, {}, prompt.negative_ids};
+  Start start{place, prompt.ids, {}, prompt.negative_ids, prompt.seed};
   if (has_encoder) {
     start.read = prompt.ids;
     start.ids = prompt.decoder_ids;

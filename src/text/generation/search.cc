@@ -67,6 +67,7 @@ struct Row {
   GeneratedTokens answer;
   const Start* start = nullptr;
   size_t place = 0;          // of the answer in the call
+  size_t stream = 0;         // of draws
   std::vector<int64_t> ids;  // prompt and answer
   bool done = false;
 };
@@ -85,7 +86,8 @@ class Writer {
     const size_t copies = static_cast<size_t>(search.config.num_return_sequences);
     for (const Start& start : search.starts) {
       for (size_t i = 0; i < copies; ++i)
-        rows_.push_back({search.answer_to(start), &start, start.place * copies + i, start.ids});
+        rows_.push_back({search.answer_to(start), &start, start.place * copies + i,
+                         start.seed ? i : start.place * copies + i, start.ids, false});
     }
   }
 
@@ -99,9 +101,10 @@ class Writer {
       std::vector<float> x(given.begin(), given.end());
       processors_.apply(
           x, {row.place, row.ids, row.start->read, length_, without ? row_of(without, r) : std::span<const float>()});
-      next[r] = search_.config.do_sample
-                    ? draw(x, uniform(search_.config.seed, row.place, static_cast<uint64_t>(row.answer.ids.size()), 0))
-                    : best_of(x);
+      next[r] =
+          search_.config.do_sample
+              ? draw(x, uniform(row.start->seed.value_or(search_.config.seed), row.stream, row.answer.ids.size(), 0))
+              : best_of(x);
     }
     ++length_;
     return next;
@@ -121,7 +124,7 @@ class Writer {
         row.done = true;
       };
       if (search_.is_eos(next[r])) end(StopReason::eos);
-      if (search_.call.stop && search_.call.stop(row.answer.ids)) end(StopReason::stop);
+      if (search_.call.stop && search_.call.stop(row.place, row.answer.ids)) end(StopReason::stop);
       if (search_.call.on_token && !search_.call.on_token(row.place, next[r])) end(StopReason::caller);
       if (length_ >= search_.max_length) end(StopReason::length);
       if (late) end(StopReason::time);

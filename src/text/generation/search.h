@@ -19,6 +19,7 @@ struct Start {
   std::vector<int64_t> ids;    // of the decoder
   std::vector<int64_t> read;   // of the encoder
   std::vector<int64_t> avoid;  // guidance
+  std::optional<uint64_t> seed;
 };
 
 struct Search {

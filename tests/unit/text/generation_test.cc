@@ -46,7 +46,7 @@ const TokenGenerator& chat() {
 
 std::vector<GenerationPrompt> prompts_of(const std::vector<Ids>& texts) {
   std::vector<GenerationPrompt> prompts;
-  for (const Ids& ids : texts) prompts.push_back({ids, {}, {}});
+  for (const Ids& ids : texts) prompts.push_back({ids, {}, {}, {}});
   return prompts;
 }
 
@@ -115,7 +115,7 @@ TEST(Generation, TellsOfEachTokenAndLetsTheCallerEnd) {
 
 TEST(Generation, StopsWhereTheCallerSays) {
   GenerationCall call;
-  call.stop = [](std::span<const int64_t> ids) { return ids.back() == kFriend; };
+  call.stop = [](size_t, std::span<const int64_t> ids) { return ids.back() == kFriend; };
   const GeneratedTokens answer = write({{kAssistant}}, chat().config(), call)[0];
   EXPECT_THAT(answer.ids, ElementsAre(kHi, kThere, kFriend));
   EXPECT_EQ(answer.reason, StopReason::stop);
@@ -166,6 +166,13 @@ TEST(Generation, DrawsTheSameForTheSameSeedHoweverPromptsAreBatched) {
   EXPECT_GT(seen.size(), 3U);
   const auto alone = write({{kUser, kAssistant}}, config);
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(alone[i].ids, both[i].ids);
+  // A prompt with a seed of its own draws the same wherever it stands.
+  std::vector<GenerationPrompt> prompts = prompts_of({{kUser, kAssistant}, {kAssistant}});
+  prompts[1].seed = 7;
+  const auto second = chat()(prompts, config);
+  prompts.erase(prompts.begin());
+  const auto first = chat()(prompts, config);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].ids, second[8 + i].ids);
   config.seed = 6;
   const auto other = write({{kUser, kAssistant}, {kAssistant}}, config);
   int different = 0;

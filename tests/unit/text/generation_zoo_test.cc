@@ -54,7 +54,7 @@ TokenGenerator generator_of(const json& record, bool shared_buffers = false) {
 
 std::vector<GenerationPrompt> prompts_of(const Texts& texts) {
   std::vector<GenerationPrompt> prompts;
-  for (const auto& ids : texts) prompts.push_back({ids, {}, {}});
+  for (const auto& ids : texts) prompts.push_back({ids, {}, {}, {}});
   return prompts;
 }
 
