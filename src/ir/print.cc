@@ -193,11 +193,10 @@ PrintedOp print_custom_call(const PrintContext& context) {
 }
 
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
-  return print_module(stablehlo_form(loops_as_while(inline_composites(program))), bindings, module_name);
+  return print_module(stablehlo_form(loops_as_while(inline_composites(program))), bindings, {.name = module_name});
 }
 
-std::string print_module(const Program& plain, Bindings* bindings, const std::string& module_name,
-                         const std::vector<std::string>& argument_attributes) {
+std::string print_module(const Program& plain, Bindings* bindings, const ModuleOptions& options) {
   // The hints of one dim may be older than those of another; those of the symbols are all of today.
   std::optional<Bindings> examples;
   if (!bindings && plain.scope()) {
@@ -207,6 +206,7 @@ std::string print_module(const Program& plain, Bindings* bindings, const std::st
       if (!depends_on_data(*plain.scope(), symbols[i])) examples->set(static_cast<int32_t>(i), symbols[i].hint);
   }
   FunctionPrinter printer(plain, examples ? &*examples : bindings);
+  printer.use_constants(options.constants);
   std::string out;
   bool symbolic = false;
   for (const Parameter& parameter : plain.parameters())
@@ -219,9 +219,9 @@ std::string print_module(const Program& plain, Bindings* bindings, const std::st
         label.begin(), label.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
     out += str("// %arg", i, parameter.kind == Parameter::Kind::weight ? ": weight " : ": input ", label, "\n");
   }
-  std::string arguments = printer.arguments(argument_attributes);
+  std::string arguments = printer.arguments(options.argument_attributes);
   std::string body = printer.body("func.return");
-  out += str("module @", module_name, " {\n  func.func public @main(", arguments, ") -> (",
+  out += str("module @", options.name, " {\n  func.func public @main(", arguments, ") -> (",
              joined(printer.result_types()), ") {\n", indented(body, "    "), "  }\n}\n");
   return out;
 }

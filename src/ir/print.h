@@ -16,9 +16,13 @@ std::string print_stablehlo(const Program& program, Bindings* bindings = nullptr
                             const std::string& module_name = "transmuter");
 
 // The same for a program that is in StableHLO's terms already (stablehlo_form.h, no composites): prints, and makes no
-// expressions in its scope. `argument_attributes`: by parameter, "" or "{...}"; may be empty.
-std::string print_module(const Program& plain, Bindings* bindings, const std::string& module_name,
-                         const std::vector<std::string>& argument_attributes = {});
+// expressions in its scope.
+struct ModuleOptions {
+  std::string name = "transmuter";
+  std::vector<std::string> argument_attributes = {};  // by parameter, "" or "{...}"
+  std::vector<Tensor> constants = {};                 // by value: what to write in place of the op that computes it
+};
+std::string print_module(const Program& plain, Bindings* bindings, const ModuleOptions& options);
 
 // The program as it is, composites and symbolic extents included, one op a line: for dumps and tests.
 std::string to_text(const Program& program);

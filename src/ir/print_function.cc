@@ -113,6 +113,12 @@ void FunctionPrinter::ops() {
 }
 
 void FunctionPrinter::print(const Op& op) {
+  const size_t first = op.results.empty() ? 0 : static_cast<size_t>(op.results[0].id);
+  if (constants_ && first < constants_->size() && (*constants_)[first])
+    return define(
+        op,
+        {emit("stablehlo.constant", {}, {}, type_text(op.results[0]), "value = " + dense_text((*constants_)[first]))},
+        types_of(op.results));
   if (op.primitive == &prim::case_of) return print_case(op);
   if (op.primitive == &prim::while_loop) return print_while(op);
   if (op.primitive == &composite::loop && print_loop(op)) return;

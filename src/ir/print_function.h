@@ -19,6 +19,9 @@ class FunctionPrinter {
   // `around`: what a region stands in. Both must outlive the printer. The parameters are named %arg0, %arg1, ...
   FunctionPrinter(const Program& program, Bindings* bindings, FunctionPrinter* around = nullptr);
 
+  // By value: what to write in place of the op that computes it. They must outlive the printer.
+  void use_constants(const std::vector<Tensor>& constants) { constants_ = &constants; }
+
   // The block's arguments: "%arg0: tensor<2xf32>, ..."; `attributes`: by parameter, may be empty.
   std::string arguments(const std::vector<std::string>& attributes = {});
   std::vector<std::string> result_types() { return types_of(program_.results()); }
@@ -94,6 +97,7 @@ class FunctionPrinter {
   const Program& program_;
   Bindings* bindings_;
   FunctionPrinter* around_;
+  const std::vector<Tensor>* constants_ = nullptr;
   std::vector<std::string> names_;
   std::string text_;
   std::unordered_map<int32_t, Source> sources_;

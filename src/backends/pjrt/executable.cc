@@ -92,9 +92,10 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, Bindings& bindings)
   for (const ir::Type& type : input_types_) inputs.push_back(bindings.evaluate(type.shape));
   entry.results.clear();
   for (const ir::Type& type : result_types_) entry.results.emplace_back(type.dtype, bindings.evaluate(type.shape));
-  std::vector<std::string> attributes;
+  ir::ModuleOptions options;
   if (key.donates)
-    for (const bool donor : may_donate_) attributes.emplace_back(donor ? "{jax.buffer_donor = true}" : "");
+    for (const bool donor : may_donate_)
+      options.argument_attributes.emplace_back(donor ? "{jax.buffer_donor = true}" : "");
   std::string text;
   {
     const std::lock_guard<std::mutex> lock(printing_);
@@ -104,7 +105,8 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, Bindings& bindings)
       own.emplace(program_.scope());
       for (size_t i = 0; i < symbols_.size(); ++i) own->set(symbols_[i], key.sizes[i]);
     }
-    text = ir::print_module(program_, own ? &*own : nullptr, "transmuter", attributes);
+    options.constants = known_floats(program_, own ? &*own : nullptr);
+    text = ir::print_module(program_, own ? &*own : nullptr, options);
   }
   entry.loaded = loaded(text);
   entry.inputs = std::move(inputs);

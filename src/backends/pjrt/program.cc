@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/composites/composites.h"
+#include "ir/evaluate.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/copier.h"
 #include "ir/passes/inline_composites.h"
@@ -201,6 +202,31 @@ Program device_form(const Program& program, bool passes) {
   Program plain = ir::inline_composites(program);
   if (passes) plain = ir::run_passes(plain, ir::standard_passes());
   return ir::with_own_scope(ir::stablehlo_form(with_packed_boundary(plain)));
+}
+
+std::vector<Tensor> known_floats(const Program& program, Bindings* bindings) {
+  constexpr int64_t kMost = 4096;  // elements; more are no positions
+  const auto index = [](Value value) { return static_cast<size_t>(value.id); };
+  std::vector<Tensor> known(static_cast<size_t>(program.value_count())), floats(known.size());
+  for (const Op& op : program.ops()) {
+    if (op.results.size() != 1 || !op.regions.empty() || !op.primitive->evaluate) continue;
+    const ir::Type& type = program.type(op.results[0]);
+    const bool follows = std::all_of(op.operands.begin(), op.operands.end(),
+                                     [&](Value operand) { return static_cast<bool>(known[index(operand)]); });
+    if (!follows || is_packed(type.dtype)) continue;
+    if (element_count(bindings ? bindings->evaluate(type.shape) : hints(type.shape)) > kMost) continue;
+    std::vector<Tensor> operands;
+    bool computes_floats = false;
+    for (const Value operand : op.operands) {
+      operands.push_back(known[index(operand)]);
+      computes_floats = computes_floats || is_float(operands.back().dtype());
+    }
+    Tensor value = ir::evaluate_op(program, op, std::move(operands), bindings)[0];
+    known[index(op.results[0])] = value;
+    const bool spreads = op.primitive == &ir::prim::broadcast_in_dim || op.primitive == &ir::prim::reshape;
+    if (computes_floats && !spreads) floats[index(op.results[0])] = std::move(value);
+  }
+  return floats;
 }
 
 std::vector<int32_t> symbols_in(const Program& program) {

@@ -1,9 +1,11 @@
 // What becomes of a program before a PJRT plugin sees it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "base/dim.h"
 #include "ir/program.h"
 
 namespace transmuter::pjrt {
@@ -32,6 +34,10 @@ bool needs_host(const ir::Program& program, const ir::Op& op);
 // In StableHLO's terms, in a scope of its own; parameters and results of two- and four-bit types are the bytes that
 // they are packed in, in a row, and are unpacked and packed by the program.
 ir::Program device_form(const ir::Program& program, bool passes);
+
+// By value: floats that follow from sizes alone (positions of a resize, ...), computed here. A compiler may turn their
+// divisions into products, which puts them across a whole number.
+std::vector<Tensor> known_floats(const ir::Program& program, Bindings* bindings);
 
 // Symbols that types and attributes of the program depend on, ascending: what the text depends on beside the program.
 std::vector<int32_t> symbols_in(const ir::Program& program);
