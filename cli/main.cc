@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <numeric>
@@ -78,6 +79,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
 // NOLINTNEXTLINE(bugprone-exception-escape): none that the options' set-up could throw is worth a sentence
 int main(int argc, char** argv) {
   using namespace transmuter;
+  ::setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);  // PJRT plugins write their progress to standard error otherwise
   CLI::App app("Runs ONNX models on any backend.\nExit codes: 0 ok, 1 failed, 2 usage.", "transmuter");
   app.set_version_flag("--version", "transmuter " TRANSMUTER_VERSION);
   app.require_subcommand(1);

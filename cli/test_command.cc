@@ -251,6 +251,9 @@ std::vector<fs::path> find_cases(const TestOptions& options) {
 std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
   std::map<std::string, std::string> exceptions;
   if (options.exceptions.empty()) return exceptions;
+  // "pjrt:/the/plugin.so" is "pjrt".
+  const std::string& full = options.engine.backend;
+  const std::string kind = options.eager ? "eager" : full.substr(0, full.find_first_of(":,"));
   std::ifstream file(options.exceptions);
   if (!file) throw Error(ErrorCode::not_found, "no file " + options.exceptions);
   for (std::string line; std::getline(file, line);) {
@@ -261,8 +264,7 @@ std::map<std::string, std::string> read_exceptions(const TestOptions& options) {
     std::getline(words, reason);
     if (reason.size() < 2)
       throw Error(ErrorCode::invalid_input, options.exceptions + ": a line without a reason: " + line);
-    if (backend == "*" || backend == (options.eager ? "eager" : options.engine.backend))
-      exceptions[name] = reason.substr(1);
+    if (backend == "*" || backend == kind) exceptions[name] = reason.substr(1);
   }
   return exceptions;
 }

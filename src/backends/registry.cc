@@ -33,8 +33,8 @@ std::shared_ptr<Backend> Backend::get(const std::string& name) {
   if (name == "pjrt" || name.starts_with("pjrt:") || name.starts_with("pjrt,")) return pjrt_backend(name);
   std::string known;
   for (const std::string& n : names()) known += (known.empty() ? "" : ", ") + n;
-  throw Error(ErrorCode::not_found, str("there is no backend \"", name, "\"; this build has ", known,
-                                         ", and pjrt[:PLUGIN]"));
+  throw Error(ErrorCode::not_found,
+              str("there is no backend \"", name, "\"; this build has ", known, ", and pjrt[:PLUGIN]"));
 }
 
 }  // namespace transmuter

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "ir/composites/composites.h"
 #include "ir/passes/inline_composites.h"
+#include "ir/passes/loops_as_while.h"
 
 namespace transmuter {
 namespace {
@@ -81,7 +82,7 @@ class PjrtBackend : public Backend {
     return buffer.device ? pjrt::on_device(buffer)->download() : buffer.host;
   }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const override {
-    const pjrt::Placed placed = pjrt::place(program);
+    const pjrt::Placed placed = pjrt::place(ir::loops_as_while(program));
     std::unique_ptr<pjrt::DeviceProgram> device;
     std::unique_ptr<Executable> host;
     if (placed.device) device = std::make_unique<pjrt::DeviceProgram>(*placed.device, client_, cache_, options);

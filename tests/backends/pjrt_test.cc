@@ -1,0 +1,292 @@
+// The backend pjrt: what goes wrong with plugins is one Error each and nothing else, on plugins that are made to fail
+// (fake_pjrt.cc); and, where $TRANSMUTER_PJRT_PLUGIN names one, compiled programs, caches and placement on a real one.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "backends/pjrt/disk_cache.h"
+#include "backends/pjrt/plugin.h"
+#include "backends/pjrt/program.h"
+#include "backends/run_state.h"
+#include "backends/weight_store.h"
+#include "ir/builder.h"
+#include "ir/composites/composites.h"
+#include "ir/evaluate.h"
+#include "transmuter/backend.h"
+#include "transmuter/error.h"
+
+namespace transmuter {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kFake = TRANSMUTER_FAKE_PJRT "/libfake_pjrt.so";
+
+// x [3] + 1
+ir::Program small_program() {
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f32, {3}}, "x");
+  return build.finish({build.add(x, build.like(x, 1))}, {"y"});
+}
+
+Tensor run_small(const Backend& backend) {
+  const auto executable = backend.compile(small_program(), {});
+  std::vector<Buffer> inputs{backend.upload(Tensor(std::vector<float>{1, 2, 3}, {3}))};
+  Bindings bindings(ShapeScope::create());
+  return backend.download(executable->run(inputs, bindings)[0]);
+}
+
+template <class Fn>
+std::optional<Error> error_of(const Fn& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+void expect_error(const std::string& name, ErrorCode code, const std::string& words) {
+  const auto error = error_of([&] { run_small(*Backend::get(name)); });
+  ASSERT_TRUE(error) << name;
+  EXPECT_EQ(error->code(), code) << error->what();
+  EXPECT_NE(std::string(error->what()).find(words), std::string::npos) << error->what();
+  // Life goes on, here and elsewhere.
+  EXPECT_EQ(run_small(*Backend::get("cpu")).to_vector<float>(), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(run_small(*Backend::get("pjrt:" + kFake + ",cache=off")).to_vector<float>(),
+            (std::vector<float>{1, 2, 3}));  // it computes nothing
+}
+
+TEST(PjrtFaults, APluginThatIsNone) {
+  const std::string folder = TRANSMUTER_FAKE_PJRT;
+  expect_error("pjrt:/nowhere/plugin.so", ErrorCode::not_found, "there is no PJRT plugin /nowhere/plugin.so");
+  expect_error("pjrt:" + folder + "/libfake_pjrt_nothing.so", ErrorCode::invalid_input, "no GetPjrtApi");
+  expect_error("pjrt:" + folder + "/libfake_pjrt_old.so", ErrorCode::unsupported, "interface 0.10");
+  const std::string text = testing::TempDir() + "/not_a_library.so";
+  std::ofstream(text) << "hello";
+  expect_error("pjrt:" + text, ErrorCode::invalid_input, "cannot be opened");
+}
+
+TEST(PjrtFaults, OptionsAndDevices) {
+  const std::string fake = "pjrt:" + kFake;
+  expect_error(fake + ",colour=blue", ErrorCode::invalid_input, "colour");
+  expect_error(fake + ",blue", ErrorCode::invalid_input, "OPTION=VALUE");
+  expect_error(fake + ",device=two", ErrorCode::invalid_input, "no number");
+  expect_error(fake + ",device=2", ErrorCode::invalid_input, "there is no device 2; the plugin has 2");
+  expect_error(fake + ",count=0", ErrorCode::invalid_input, "the plugin has 0");
+  expect_error(fake + ",placement=moon", ErrorCode::invalid_input, "placement");
+}
+
+TEST(PjrtFaults, WhatThePluginFailsAt) {
+  const std::string fake = "pjrt:" + kFake + ",cache=off,fail=";
+  expect_error(fake + "client", ErrorCode::internal, "no device answers at all");
+  expect_error(fake + "compile", ErrorCode::internal, "this compiler is out of order");
+  expect_error(fake + "upload", ErrorCode::out_of_memory, "12 bytes");
+  expect_error(fake + "run", ErrorCode::out_of_memory, "out of memory while running");
+  expect_error(fake + "read", ErrorCode::internal, "the device fell over");
+}
+
+TEST(PjrtPlugins, AreFoundInInstalledPackages) {
+  const fs::path packages = fs::path(testing::TempDir()) / "packages";
+  fs::create_directories(packages / "jax_plugins" / "xla_cuda13");
+  fs::create_directories(packages / "some_pjrt_cpu");
+  fs::create_directories(packages / "other");
+  const fs::path cuda = packages / "jax_plugins" / "xla_cuda13" / "xla_cuda_plugin.so";
+  const fs::path cpu = packages / "some_pjrt_cpu" / "pjrt_cpu_plugin.so";
+  for (const fs::path& file : {cuda, cpu, packages / "other" / "pjrt_plugin.so"}) std::ofstream(file) << "x";
+  const char* before = std::getenv("TRANSMUTER_PJRT_PLUGIN");
+  const std::string plugin = before ? before : "";
+  ::unsetenv("TRANSMUTER_PJRT_PLUGIN");
+  ::setenv("PYTHONPATH", ("/nowhere:" + packages.string()).c_str(), 1);
+  const std::vector<std::string> found = pjrt::find_plugins();
+  ::unsetenv("PYTHONPATH");
+  if (before) ::setenv("TRANSMUTER_PJRT_PLUGIN", plugin.c_str(), 1);
+  const auto place = [&](const fs::path& path) { return std::find(found.begin(), found.end(), path.string()); };
+  ASSERT_NE(place(cuda), found.end());
+  ASSERT_NE(place(cpu), found.end());
+  EXPECT_LT(place(cuda), place(cpu));  // accelerators first
+  EXPECT_EQ(place(packages / "other" / "pjrt_plugin.so"), found.end());
+}
+
+TEST(PjrtDiskCache, FindsWhatItStoredAndNothingElse) {
+  const std::string folder = testing::TempDir() + "/pjrt_cache";
+  fs::remove_all(folder);
+  const pjrt::DiskCache cache(folder, 1000);
+  EXPECT_FALSE(cache.find("a"));
+  cache.store("a", "program a");
+  cache.store("b", "program b");
+  EXPECT_EQ(cache.find("a"), "program a");
+  EXPECT_EQ(cache.find("b"), "program b");
+  EXPECT_FALSE(cache.find("c"));
+  // A damaged file is none.
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file << "!";
+  }
+  EXPECT_FALSE(cache.find("a"));
+  for (const auto& entry : fs::directory_iterator(folder)) fs::resize_file(entry.path(), 10);
+  EXPECT_FALSE(cache.find("b"));
+  // Room for one of these.
+  cache.store("large 1", std::string(600, 'x'));
+  cache.store("large 2", std::string(600, 'x'));
+  EXPECT_EQ(cache.find("large 1").has_value() + cache.find("large 2").has_value(), 1);
+  EXPECT_FALSE(pjrt::DiskCache("off").enabled());
+}
+
+// relu(x), its nonzero places, twice those, and the sum of relu(x): the middle two run on the host.
+TEST(PjrtPlacement, WhatDependsOnDataGoesToTheHost) {
+  const auto scope = ShapeScope::create();
+  const ShapeScope::Enter enter(scope);
+  ir::Builder build(scope);
+  const ir::Value x = build.input({DType::f32, {5}}, "x");
+  const ir::Value unused = build.input({DType::f32, {2}}, "unused");
+  const ir::Value relu = build.maximum(x, build.like(x, 0));
+  const ir::Value places = ir::nonzero(build, relu);
+  const ir::Value twice = build.add(places, places);
+  const ir::Value scaled = build.multiply(twice, build.broadcast_to(build.integer(DType::i64, 3), build.shape(twice)));
+  const ir::Program program =
+      build.finish({scaled, build.reduce(relu, ir::ReduceKind::add, {0}), unused}, {"i", "s", "u"});
+  const pjrt::Placed placed = pjrt::place(program);
+  ASSERT_TRUE(placed.device && placed.host);
+  EXPECT_EQ(placed.host_inputs, std::vector<size_t>{});
+  EXPECT_EQ(placed.host_from_device, std::vector<size_t>{2});
+  EXPECT_EQ(placed.device_inputs, (std::vector<size_t>{0, 1}));
+  ASSERT_EQ(placed.results.size(), 3u);
+  EXPECT_TRUE(placed.results[0].on_host);
+  EXPECT_FALSE(placed.results[1].on_host);
+  const Tensor given(std::vector<float>{0, 1, -1, 2, 0}, {5});
+  const Tensor two(std::vector<float>{7, 8}, {2});
+  Bindings bindings(scope);
+  const std::vector<Tensor> inputs{given, two};
+  const std::vector<Tensor> device = ir::evaluate(*placed.device, inputs, &bindings);
+  const std::vector<Tensor> host = ir::evaluate(*placed.host, std::vector<Tensor>{device[2]}, &bindings);
+  EXPECT_EQ(host[0].to_vector<int64_t>(), (std::vector<int64_t>{6, 18}));
+  EXPECT_EQ(device[0].to_vector<float>(), std::vector<float>{3});
+  EXPECT_EQ(device[1].to_vector<float>(), (std::vector<float>{7, 8}));
+}
+
+TEST(PjrtForm, SmallTypesTravelAsBytes) {
+  ir::Builder build(nullptr);
+  std::vector<int8_t> numbers;
+  for (int i = 0; i < 15; ++i) numbers.push_back(static_cast<int8_t>(i % 16 - 8));
+  const Tensor fours = Tensor(numbers, {3, 5}).cast(DType::i4);
+  const ir::Value x = build.input({DType::i4, {3, 5}}, "x");
+  const ir::Value w = build.weight(fours, "w");
+  const ir::Value u = build.input({DType::u2, {3}}, "u");
+  const ir::Value sum = build.add(build.convert(x, DType::i32), build.convert(w, DType::i32));
+  const ir::Program program = build.finish({sum, x, build.convert(u, DType::i32), u}, {"s", "x", "v", "u"});
+  const ir::Program form = pjrt::device_form(program, true);
+  for (const ir::Parameter& parameter : form.parameters()) EXPECT_EQ(form.type(parameter.value).dtype, DType::u8);
+  const Tensor twos = Tensor(std::vector<int8_t>{3, 1, 2}, {3}).cast(DType::u2);
+  const auto bytes = [](const Tensor& tensor) {
+    return Tensor::view(DType::u8, {static_cast<int64_t>(tensor.nbytes())}, tensor.bytes(),
+                        std::make_shared<Tensor>(tensor));
+  };
+  const std::vector<Tensor> got = ir::evaluate(form, std::vector<Tensor>{bytes(fours), bytes(twos)}, nullptr);
+  for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(got[0].to_vector<int32_t>()[i], 2 * numbers[i]);
+  EXPECT_EQ(got[1].to_vector<uint8_t>(), bytes(fours).to_vector<uint8_t>());
+  EXPECT_EQ(got[2].to_vector<int32_t>(), (std::vector<int32_t>{3, 1, 2}));
+  EXPECT_EQ(got[3].to_vector<uint8_t>(), bytes(twos).to_vector<uint8_t>());
+}
+
+// ---- on a real plugin
+
+class Pjrt : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* plugin = std::getenv("TRANSMUTER_PJRT_PLUGIN");
+    if (!plugin || !*plugin) GTEST_SKIP() << "TRANSMUTER_PJRT_PLUGIN names no plugin";
+  }
+};
+
+TEST_F(Pjrt, APositionIsTheSameAsOnTheHost) {
+  // (i + 0.5) / 3.5 - 0.5 at i = 3 is exactly one half: a compiler that multiplies by 1 / 3.5 misses it.
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f32, {7}}, "x");
+  const ir::Value i = build.convert(build.iota(DType::i64, {7}, 0), DType::f32);
+  const ir::Value at =
+      build.subtract(build.divide(build.add(i, build.like(i, 0.5)), build.like(i, 3.5)), build.like(i, 0.5));
+  const ir::Value over = build.convert(build.compare(at, build.like(at, 0.5), ir::CompareDirection::gt), DType::f32);
+  const ir::Program program = build.finish({build.multiply(x, over)}, {"y"});
+  const Tensor ones(std::vector<float>(7, 1), {7});
+  const auto backend = Backend::get("pjrt");
+  std::vector<Buffer> inputs{backend->upload(ones)};
+  Bindings bindings(ShapeScope::create());
+  const auto executable = backend->compile(program, {});
+  EXPECT_EQ(backend->download(executable->run(inputs, bindings)[0]).to_vector<float>(),
+            ir::evaluate(program, std::vector<Tensor>{ones})[0].to_vector<float>());
+}
+
+TEST_F(Pjrt, SizesAreCompiledOnceAndTheLastOnesKept) {
+  const auto scope = ShapeScope::create();
+  const ShapeScope::Enter enter(scope);
+  ir::Builder build(scope);
+  const Dim n = scope->input_extent(0, 0, 3, "n");
+  const ir::Value x = build.input({DType::f32, {n}}, "x");
+  const ir::Program program = build.finish({build.add(x, x)}, {"y"});
+  const auto backend = Backend::get("pjrt");
+  BackendOptions options;
+  options.state = std::make_shared<RunState>();
+  const auto executable = backend->compile(program, options);
+  const auto run = [&](int64_t size) {
+    Bindings bindings(scope);
+    bindings.set(0, size);
+    std::vector<Buffer> inputs{backend->upload(Tensor(std::vector<float>(static_cast<size_t>(size), 1.5f), {size}))};
+    return backend->download(executable->run(inputs, bindings)[0]);
+  };
+  for (const int64_t size : {3, 4, 3, 5, 3}) {
+    EXPECT_EQ(run(size).to_vector<float>(), std::vector<float>(static_cast<size_t>(size), 3));
+  }
+  EXPECT_EQ(options.state->counters.binds.load(), 3);
+  EXPECT_EQ(options.state->counters.plan_hits.load(), 2);
+  EXPECT_EQ(executable->stats().plans, 3u);
+  executable->trim();
+  EXPECT_EQ(executable->stats().plans, 1u);
+  EXPECT_EQ(run(4).dim(0), 4);
+}
+
+TEST_F(Pjrt, ExecutablesShareTheirWeights) {
+  const Tensor weight(std::vector<float>(1000, 2), {1000});
+  ir::Builder build(nullptr);
+  const ir::Value w = build.weight(weight, "w");
+  const ir::Program program = build.finish({build.add(build.input({DType::f32, {1000}}, "x"), w)}, {"y"});
+  BackendOptions options;
+  options.weights = std::make_shared<WeightStore>();
+  const auto backend = Backend::get("pjrt");
+  const auto first = backend->compile(program, options);
+  const auto made = [&] {
+    bool fresh = false;
+    const auto key = "pjrt float32 [1000] " + std::to_string(reinterpret_cast<uintptr_t>(weight.bytes()));
+    options.weights->get<int>(key, [&] {
+      fresh = true;
+      return std::make_shared<int>(0);
+    });
+    return fresh;
+  };
+  EXPECT_FALSE(made());
+  EXPECT_EQ(first->stats().weight_bytes, 4000u);
+}
+
+TEST_F(Pjrt, AProgramThatTheCompilerRefusesIsOneError) {
+  // 2^40 elements of 8 bytes: no device has room for the result.
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f64, {}}, "x");
+  const int64_t million = int64_t{1} << 20;
+  const ir::Program program = build.finish({build.broadcast_in_dim(x, {million, million}, {})}, {"y"});
+  const auto backend = Backend::get("pjrt");
+  const auto run = [&] {
+    const auto executable = backend->compile(program, {});
+    std::vector<Buffer> inputs{backend->upload(Tensor(std::vector<double>{1}, {}))};
+    Bindings bindings(ShapeScope::create());
+    backend->download(executable->run(inputs, bindings)[0]);
+  };
+  EXPECT_TRUE(error_of(run));
+  EXPECT_EQ(run_small(*backend).to_vector<float>(), (std::vector<float>{2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace transmuter
