@@ -144,5 +144,37 @@ TEST(Resize, SymbolicSizes) {
     expect_tensor(out, {4}, {1, 2, 3, 3});
 }
 
+// How many positions the filter covers hangs on sizes: a product with all of them is the same.
+TEST(Resize, AntialiasingByASymbolicScale) {
+  for (const A::Mode mode : {A::Mode::linear, A::Mode::cubic}) {
+    for (const bool exclude : {false, true}) {
+      const auto scope = ShapeScope::create();
+      ShapeScope::Enter enter(scope);
+      Builder build(scope);
+      const Dim n = scope->input_extent(0, 0, 9, "n"), m = scope->input_value(1, 0, 4);
+      const Value x = build.input({DType::f32, {n, 3}}, "x");
+      A a = antialiased(mode, exclude);
+      a.sizes = {m, 3};
+      a.scales = {real_binary(RealOp::div, real_from(m, RealDType::f32), real_from(n, RealDType::f32), RealDType::f32),
+                  1.0};
+      const Value y = resize(build, x, a);
+      const Op op = *build.definition(y);
+      const Value z = op.primitive->decompose(build, op.operands, op.attributes.get())[0];
+      const Program program = build.finish({y, z});
+      for (const auto& [extent, wanted] : {std::pair<int64_t, int64_t>{9, 4}, {23, 3}, {5, 8}, {4, 4}}) {
+        Bindings bindings(scope);
+        bindings.set(0, extent);
+        bindings.set(1, wanted);
+        std::vector<float> values = counting(extent * 3, 1);
+        for (float& value : values) value = value * value - 20 * value;
+        const std::vector<Tensor> out = evaluate(program, std::vector<Tensor>{floats(values, {extent, 3})}, &bindings);
+        ASSERT_EQ(out[1].shape(), (Shape{wanted, 3}));
+        const std::vector<float> expected = out[0].to_vector<float>(), got = out[1].to_vector<float>();
+        for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 2e-3);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace transmuter::ir

@@ -113,9 +113,10 @@ struct AxisBody {
   const ResizeAttributes& resize;
   Dim in, out;
   Real scale, roi_start, roi_end;
+  Dims places{out};  // the shape of what is computed: all result positions
 
-  Value spread(Value scalar) { return b.broadcast_in_dim(scalar, {out}, {}); }
-  Value number(double value) { return b.splat(DType::f32, value, {out}); }
+  Value spread(Value scalar) { return b.broadcast_in_dim(scalar, places, {}); }
+  Value number(double value) { return b.splat(DType::f32, value, places); }
   Value extent(Dim dim) { return spread(b.dim_value(dim, DType::f32)); }
   Value real(Real value) { return spread(b.real_value(value, DType::f32)); }
   Value several() { return b.dim_value(less(1, out), DType::boolean); }  // 0-d: more than one result position
@@ -201,9 +202,38 @@ struct AxisBody {
     return b.select(beyond, b.like(y, resize.extrapolation_value), y);
   }
 
+  // How many positions count is no constant: every position has a weight, most of them 0, and a product sums.
+  Value multiply_all(Value x, Value at, int64_t axis) {
+    const double radius = resize.mode == Mode::linear ? 1 : 2;
+    const Real shrink = real_binary(RealOp::min, scale, 1.0, RealDType::f32);
+    const Real reach = real_binary(RealOp::div, radius, shrink, RealDType::f32);
+    // Those on either side, for which the border stands.
+    const Dim beyond = dim_from(real_unary(RealOp::ceil, reach, RealDType::f32)) + 1;
+    AxisBody table = *this;
+    table.places = {out, in + beyond * 2};
+    const Value counted = b.convert(b.iota(DType::i64, {table.places[1]}, 0), DType::f32);
+    const Value first = b.broadcast_in_dim(b.dim_value(beyond, DType::f32), {table.places[1]}, {});
+    const Value positions = b.subtract(counted, first);
+    const Value position = b.broadcast_in_dim(positions, table.places, {1});
+    const Value distance = b.subtract(position, b.broadcast_in_dim(at, table.places, {0}));
+    Value weight = table.filter(b.multiply(distance, table.real(shrink)));
+    if (resize.exclude_outside) weight = b.select(table.outside(position), table.number(0), weight);
+    const Value sum = b.reduce(weight, ReduceKind::add, {1});
+    weight = b.divide(weight, b.broadcast_in_dim(sum, table.places, {0}));
+    DotGeneralAttributes product;
+    product.lhs_contracting = {axis};
+    product.rhs_contracting = {1};
+    product.dtype = b.dtype(x);
+    const Value y =
+        b.dot_general(take(b, x, index(positions), axis), b.convert(weight, b.dtype(x)), std::move(product));
+    std::vector<int64_t> order;  // the new axis is the last
+    for (int64_t i = 0; i + 1 < b.rank(y); ++i) order.push_back(i);
+    order.insert(order.begin() + axis, b.rank(y) - 1);
+    return b.transpose(y, std::move(order));
+  }
+
   Value interpolate(Value x, Value at, int64_t axis) {
-    if (resize.antialias && !scale.is_constant())
-      throw Error(ErrorCode::unsupported, "resize with antialiasing needs a known scale");
+    if (resize.antialias && !scale.is_constant()) return multiply_all(x, at, axis);
     const TapRange range = tap_range(resize, scale.hint());
     const double shrink = resize.antialias ? std::min(scale.hint(), 1.0) : 1;
     const Value below = b.floor(at);
