@@ -11,7 +11,8 @@ void plan_clusters(Planner& planner) {
   DotPlanner dots(planner);
   for (const ir::Op& op : planner.program().ops()) {
     if (op.primitive == &ir::prim::dot_general || op.primitive == &ir::composite::quantized_dot) dots.add(op);
-    if (op.primitive == &ir::prim::convolution) plan_convolution_fused(planner, op);
+    if (op.primitive == &ir::prim::convolution && !plan_quantized_convolution(planner, op))
+      plan_convolution_fused(planner, op);
   }
   dots.finish();
   plan_attention_halves(planner);

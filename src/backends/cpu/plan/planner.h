@@ -114,6 +114,9 @@ bool plan_convolution_fused(Planner& planner, const ir::Op& op);  // steps/conv_
 
 // Products of eight-bit integers with a fixed right-hand side do so too, the way back to floats included.
 bool plan_integer_dot(Planner& planner, const ir::Op& op);  // steps/integer_dot_step.cc
+// And those of dequantized values.
+bool plan_quantized_dot(Planner& planner, const ir::Op& op);          // steps/integer_dot_step.cc
+bool plan_quantized_convolution(Planner& planner, const ir::Op& op);  // steps/integer_conv_step.cc
 
 // Attention reads keys and values of a half type as they are: marks the conversions of those that it alone reads.
 void plan_attention_halves(Planner& planner);  // steps/attention_step.cc

@@ -147,7 +147,7 @@ void DotPlanner::add(const ir::Op& op) {
   const auto& d = op.as<ir::DotGeneralAttributes>();
   const ir::Type& lhs = planner_.type(op.operands[0]);
   const ir::Type& rhs = planner_.type(op.operands[1]);
-  if (plan_integer_dot(planner_, op)) return;
+  if (plan_integer_dot(planner_, op) || plan_quantized_dot(planner_, op)) return;
   if (lhs.dtype != DType::f32 || d.dtype != DType::f32) {
     return planner_.refuse(op, "gemm", str("computes f32, got ", name(lhs.dtype), " -> ", name(d.dtype)));
   }

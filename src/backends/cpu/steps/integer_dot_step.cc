@@ -4,7 +4,7 @@
 #include "backends/cpu/kernels/qgemm.h"
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
-#include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/integer_product.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
@@ -13,14 +13,14 @@
 namespace transmuter::cpu {
 namespace {
 
-bool eight_bits(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
-
 // The ops between the product and its float epilogue.
 struct Chain {
   ir::Value shift;  // [n] i32, subtracted
   bool to_float = false;
   ir::Value scale;  // 0-d or [n] f32
   const ir::Op* last;
+  int32_t a_zero = 0;
+  std::vector<float> scales;  // of the columns, where they are known
 };
 
 ir::Value scalar_everywhere(const Planner& planner, ir::Value v) {
@@ -62,10 +62,10 @@ Chain follow(Planner& planner, const ir::Op& product, int64_t column_axis) {
 
 class IntegerDotStep : public Step {
  public:
-  IntegerDotStep(const ir::Op& op, DType lhs, bool b_signed, const Chain& chain, const FusedEpilogue& epilogue,
+  IntegerDotStep(ir::Value lhs, bool a_signed, bool b_signed, const Chain& chain, const FusedEpilogue& epilogue,
                  std::shared_ptr<const Packed> packed, int64_t n, int64_t k)
-      : lhs_(op.operands[0]),
-        a_signed_(lhs == DType::i8),
+      : lhs_(lhs),
+        a_signed_(a_signed),
         b_signed_(b_signed),
         chain_(chain),
         e_(epilogue),
@@ -91,7 +91,7 @@ class IntegerDotStep : public Step {
     g.a_signed = a_signed_, g.a_row = k_;
     g.b_signed = b_signed_;
     g.c_row = n_;
-    g.b_scale_per_column = chain_.scale && scale.size() == n_ && scale.rank() > 0;
+    g.b_scale_per_column = !chain_.scales.empty() || (chain_.scale && scale.size() == n_ && scale.rank() > 0);
     g.epilogue.alpha = e_.alpha;
     g.epilogue.activation = e_.activation;
     g.epilogue.first = e_.first, g.epilogue.second = e_.second;
@@ -100,7 +100,7 @@ class IntegerDotStep : public Step {
     const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
     const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(n_) * static_cast<double>(k_);
     bind.launch("qgemm", flops,
-                [g, scratch, shift, bias, residual, packed = packed_, to_float = chain_.to_float, a = Place(a),
+                [g, scratch, shift, bias, residual, packed = packed_, chain = &chain_, a = Place(a),
                  scale = Place(scale), c = Place(c)](const RunContext& run) {
                   QgemmArgs args = g;
                   args.a = run.at<void>(a);
@@ -109,7 +109,11 @@ class IntegerDotStep : public Step {
                   if (scale.buffer >= 0) args.b_scale = run.at(scale);
                   if (bias.buffer >= 0) args.epilogue.column_bias = run.at(bias);
                   if (residual.buffer >= 0) args.epilogue.residual = run.at(residual);
-                  if (to_float) {
+                  if (!chain->scales.empty()) {
+                    args.b_scale = chain->scales.data();
+                    args.a_zero = &chain->a_zero;
+                  }
+                  if (chain->to_float) {
                     args.c = run.at(c);
                   } else {
                     args.sums = run.at<int32_t>(c);
@@ -127,22 +131,26 @@ class IntegerDotStep : public Step {
   int64_t n_, k_;
 };
 
-}  // namespace
+// The weight of a product with the last axis of its left side, a fixed matrix, packed.
+struct Weight {
+  std::shared_ptr<const Packed> packed;
+  int64_t n, k;
+};
 
-bool plan_integer_dot(Planner& planner, const ir::Op& op) {
+std::optional<Weight> pack(Planner& planner, const ir::Op& op, ir::Value rhs) {
   const auto& d = op.as<ir::DotGeneralAttributes>();
-  const ir::Type &lhs = planner.type(op.operands[0]), &rhs = planner.type(op.operands[1]);
-  if (!eight_bits(lhs.dtype) || !eight_bits(rhs.dtype) || d.dtype != DType::i32) return false;
+  const ir::Type& type = planner.type(rhs);
   ConstantView weight;
-  if (!d.rhs_batching.empty() || rhs.rank() != 2 || d.lhs_contracting != std::vector<int64_t>{lhs.rank() - 1} ||
-      d.rhs_contracting.size() != 1 || !planner.constant_view(op.operands[1], weight)) {
+  if (!d.rhs_batching.empty() || type.rank() != 2 || d.rhs_contracting.size() != 1 ||
+      d.lhs_contracting != std::vector<int64_t>{planner.type(op.operands[0]).rank() - 1} ||
+      !planner.constant_view(rhs, weight)) {
     planner.refuse(op, "qgemm", "takes a fixed matrix on the right and the last axis of the left");
-    return false;
+    return {};
   }
   const int64_t inner = d.rhs_contracting[0], k = weight.view.dim(inner), n = weight.view.dim(1 - inner);
   const int64_t row = weight.view.stride(inner), column = weight.view.stride(1 - inner);
-  if (k * n == 0) return false;
-  const bool b_signed = rhs.dtype == DType::i8;
+  if (k * n == 0) return {};
+  const bool b_signed = type.dtype == DType::i8;
   const auto make = [&] {
     auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(k, n));
     const std::byte* from = planner.aligned_bytes(weight.tensor) + weight.view.offset;
@@ -152,18 +160,55 @@ bool plan_integer_dot(Planner& planner, const ir::Op& op) {
   };
   const std::string key = str("qgemm ", reinterpret_cast<uintptr_t>(weight.tensor.bytes()), " ", weight.view.offset,
                               " ", k, " ", n, " ", row, " ", column, " ", b_signed);
-  auto packed =
-      planner.has_lasting_address(op.operands[1]) ? planner.store().get<Packed>(key, weight.tensor, make) : make();
-  planner.absorb(op);
-  const int64_t column_axis = planner.type(op.results[0]).rank() - 1;
-  const Chain chain = follow(planner, op, column_axis);
+  const bool lasting = planner.has_lasting_address(rhs);
+  return Weight{lasting ? planner.store().get<Packed>(key, weight.tensor, make) : make(), n, k};
+}
+
+void place(Planner& planner, const ir::Op& op, ir::Value lhs, ir::Value rhs, const Chain& chain, Weight weight) {
   FusedEpilogue epilogue;
   epilogue.result = chain.last->results[0];
-  if (chain.to_float) epilogue = match_epilogue(planner, *chain.last, column_axis);
+  if (chain.to_float) epilogue = match_epilogue(planner, *chain.last, planner.type(op.results[0]).rank() - 1);
   const ir::Op& at = epilogue.last ? *epilogue.last : *chain.last;
-  auto step = std::make_unique<IntegerDotStep>(op, lhs.dtype, b_signed, chain, epilogue, std::move(packed), n, k);
+  auto step =
+      std::make_unique<IntegerDotStep>(lhs, planner.type(lhs).dtype == DType::i8, planner.type(rhs).dtype == DType::i8,
+                                       chain, epilogue, std::move(weight.packed), weight.n, weight.k);
   step->location = op.location;
   planner.move_to(std::move(step), at);
+}
+
+}  // namespace
+
+bool plan_integer_dot(Planner& planner, const ir::Op& op) {
+  const ir::Value lhs = op.operands[0], rhs = op.operands[1];
+  if (!eight_bits(planner.type(lhs).dtype) || !eight_bits(planner.type(rhs).dtype) ||
+      planner.type(op.results[0]).dtype != DType::i32)
+    return false;
+  auto weight = pack(planner, op, rhs);
+  if (!weight) return false;
+  planner.absorb(op);
+  place(planner, op, lhs, rhs, follow(planner, op, planner.type(op.results[0]).rank() - 1), std::move(*weight));
+  return true;
+}
+
+bool plan_quantized_dot(Planner& planner, const ir::Op& op) {
+  const auto& d = op.as<ir::DotGeneralAttributes>();
+  const ir::Type& rhs = planner.type(op.operands[1]);
+  if (planner.type(op.results[0]).dtype != DType::f32 || rhs.rank() != 2 || d.rhs_contracting.size() != 1) return false;
+  const int64_t inner = d.rhs_contracting[0];
+  const Dim n = rhs.shape[static_cast<size_t>(1 - inner)], k = rhs.shape[static_cast<size_t>(inner)];
+  if (!n.is_constant() || !k.is_constant()) return false;
+  auto product = match_quantized_product(planner, op, 1 - inner, n.hint(), k.hint());
+  if (!product) return false;
+  auto weight = pack(planner, op, product->w);
+  if (!weight) return false;
+  for (const ir::Value v : {op.operands[0], op.operands[1]}) absorb_unread(planner, v, op, product->x);
+  planner.absorb(op);
+  Chain chain;
+  chain.last = &op;
+  chain.to_float = true;
+  chain.a_zero = product->x_zero;
+  chain.scales = std::move(product->scales);
+  place(planner, op, product->x, product->w, chain, std::move(*weight));
   return true;
 }
 

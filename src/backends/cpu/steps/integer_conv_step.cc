@@ -1,0 +1,156 @@
+// Convolutions of dequantized images and weights in integers: windows of bytes, the packed integer product, and what
+// follows on its tile. Channels last, as the f32 ones have it.
+#include "backends/cpu/kernels/patches.h"
+#include "backends/cpu/kernels/qgemm.h"
+#include "backends/cpu/plan/epilogue_match.h"
+#include "backends/cpu/plan/packed.h"
+#include "backends/cpu/steps/integer_product.h"
+#include "base/mapped_file.h"
+#include "base/strings.h"
+#include "ir/primitives/attributes.h"
+#include "ir/primitives/primitives.h"
+
+namespace transmuter::cpu {
+namespace {
+
+class IntegerConvStep : public Step {
+ public:
+  IntegerConvStep(const ir::Op& op, QuantizedProduct product, bool x_signed, bool w_signed, Shape filters,
+                  const FusedEpilogue& epilogue, std::shared_ptr<const Packed> packed)
+      : attributes_(op.as<ir::ConvolutionAttributes>()),
+        product_(std::move(product)),
+        x_signed_(x_signed),
+        w_signed_(w_signed),
+        filters_(std::move(filters)),
+        e_(epilogue),
+        packed_(std::move(packed)) {
+    for (const ir::Value v : {product_.x, e_.bias, e_.residual})
+      if (v) reads.push_back(v);
+    writes = {e_.result};
+  }
+
+  void bind(Binder& bind) const override {
+    if (e_.bias) bind.dense(e_.bias);
+    if (e_.residual) bind.channels_last(e_.residual);
+    bind.channels_last(product_.x);
+    bind.untouch();
+    const View x = bind.view(product_.x);
+    const Place bias = e_.bias ? Place(bind.view(e_.bias)) : Place(View{});
+    const Place residual = e_.residual ? Place(bind.view(e_.residual)) : Place(View{});
+    const View y = bind.allocate(e_.result, channels_last_order(x.rank()));
+    if (y.size() == 0) return bind.untouch();
+    BytePatches patches;
+    patches.images = x.dim(0);
+    patches.channels = x.dim(1);
+    patches.outside = static_cast<uint8_t>(product_.x_zero);
+    Windows& w = patches.windows;
+    const std::vector<int64_t> low = bind.values(attributes_.pad_low);
+    bool every_pixel = true;
+    for (int64_t i = 2; i < x.rank(); ++i) {
+      const size_t s = static_cast<size_t>(i - 2), t = static_cast<size_t>(i + 3 - x.rank());
+      w.in[t] = x.dim(i);
+      w.out[t] = y.dim(i);
+      w.kernel[t] = filters_[static_cast<size_t>(i)];
+      w.stride[t] = attributes_.strides[s];
+      w.dilation[t] = attributes_.rhs_dilation[s];
+      w.pad[t] = low[s];
+      every_pixel = every_pixel && w.kernel[t] == 1 && w.stride[t] == 1 && w.pad[t] == 0 && w.in[t] == w.out[t];
+    }
+    QgemmArgs g;
+    g.n = y.dim(1);
+    g.m = y.size() / g.n;
+    g.k = patches.channels * w.taps();
+    g.a_signed = x_signed_, g.a_row = g.k;
+    g.b_signed = w_signed_;
+    g.b_scale_per_column = true;
+    g.c_row = g.n;
+    g.epilogue.alpha = e_.alpha;
+    g.epilogue.activation = e_.activation;
+    g.epilogue.first = e_.first, g.epilogue.second = e_.second;
+    g.epilogue.combine = e_.combine;
+    g.epilogue.residual_row = g.n;
+    const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
+    const int32_t rows = every_pixel ? -1 : bind.scratch(g.m * g.k);
+    const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+    bind.launch("qgemm-conv", flops,
+                [g, scratch, rows, patches, bias, residual, step = this, packed = packed_, x = Place(x),
+                 y = Place(y)](const RunContext& run) {
+                  QgemmArgs args = g;
+                  args.a = run.at<void>(x);
+                  if (rows >= 0) {
+                    uint8_t* const memory = run.scratch<uint8_t>(rows);
+                    byte_patches(patches, run.at<uint8_t>(x), memory, run.pool);
+                    args.a = memory;
+                  }
+                  args.packed_b = packed->bytes;
+                  args.a_zero = &step->product_.x_zero;
+                  args.b_scale = step->product_.scales.data();
+                  if (bias.buffer >= 0) args.epilogue.column_bias = run.at(bias);
+                  if (residual.buffer >= 0) args.epilogue.residual = run.at(residual);
+                  args.c = run.at(y);
+                  qgemm(args, run.scratch(scratch), run.pool);
+                });
+  }
+
+ private:
+  const ir::ConvolutionAttributes attributes_;
+  const QuantizedProduct product_;
+  bool x_signed_, w_signed_;
+  const Shape filters_;
+  const FusedEpilogue e_;
+  const std::shared_ptr<const Packed> packed_;
+};
+
+}  // namespace
+
+bool plan_quantized_convolution(Planner& planner, const ir::Op& op) {
+  const auto& c = op.as<ir::ConvolutionAttributes>();
+  const ir::Type &y = planner.type(op.results[0]), &filters = planner.type(op.operands[1]);
+  if (y.dtype != DType::f32 || y.rank() < 3 || y.rank() > 4 || c.feature_groups != 1 || c.batch_groups != 1)
+    return false;
+  for (const int64_t dilation : c.lhs_dilation)
+    if (dilation != 1) return false;
+  int64_t depth = 1;
+  for (const Dim& extent : filters.shape) {
+    if (!extent.is_constant()) return false;
+    depth *= extent.hint();
+  }
+  const int64_t n = filters.shape[0].hint();
+  if (depth == 0) return false;
+  depth /= n;
+  auto product = match_quantized_product(planner, op, 0, n, depth);
+  if (!product) return false;
+  const Tensor& weight = *planner.constant(product->w);
+  const bool w_signed = weight.dtype() == DType::i8;
+  const auto make = [&] {
+    // Taps outermost, as the windows have them.
+    const int64_t channels = filters.shape[1].hint(), taps = depth / channels;
+    const std::byte* from = planner.aligned_bytes(weight);
+    std::vector<std::byte> last(static_cast<size_t>(n * depth));
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < channels; ++i) {
+        for (int64_t t = 0; t < taps; ++t)
+          last[static_cast<size_t>(j * depth + t * channels + i)] = from[j * depth + i * taps + t];
+      }
+    }
+    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(depth, n));
+    pack_qb(depth, n, last.data(), w_signed, 1, depth, packed->bytes, planner.pool());
+    release_pages(weight.bytes(), weight.nbytes());
+    return std::shared_ptr<const Packed>(std::move(packed));
+  };
+  const std::string key = str("qgemm conv ", reinterpret_cast<uintptr_t>(weight.bytes()), " ", depth, " ", n);
+  auto packed = planner.has_lasting_address(product->w) ? planner.store().get<Packed>(key, weight, make) : make();
+  for (const ir::Value v : {op.operands[0], op.operands[1]}) absorb_unread(planner, v, op, product->x);
+  planner.absorb(op);
+  const FusedEpilogue epilogue = match_epilogue(planner, op, 1);
+  Shape shape;
+  for (const Dim& extent : filters.shape) shape.push_back(extent.hint());
+  const bool x_signed = planner.type(product->x).dtype == DType::i8;
+  auto step = std::make_unique<IntegerConvStep>(op, std::move(*product), x_signed, w_signed, std::move(shape), epilogue,
+                                                std::move(packed));
+  step->location = op.location;
+  planner.move_to(std::move(step), epilogue.last ? *epilogue.last : op);
+  return true;
+}
+
+}  // namespace transmuter::cpu

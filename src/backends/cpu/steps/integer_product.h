@@ -1,0 +1,35 @@
+// Products of eight-bit integers: steps for those that a program has, and for products of dequantized values, which
+// are the same in integers up to the rounding of f32 (sum (x - zx) sx (w - 0) sw = sx sw (sum x w - zx sum w)).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backends/cpu/plan/planner.h"
+
+namespace transmuter::cpu {
+
+inline bool eight_bits(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
+
+// A value (x - zero) * scale in f32, zero and scale constants: one of each, or one for each place along `axis`.
+struct Dequantized {
+  ir::Value x;  // of eight bits
+  std::vector<double> zero, scale;
+  int64_t axis = -1;  // of the scales; -1: there is one
+};
+std::optional<Dequantized> match_dequantized(const Planner& planner, ir::Value v);
+
+// A product of the two in integers: x with one scale, the fixed weight `w` with zeros of 0 and scales along `channels`.
+struct QuantizedProduct {
+  ir::Value x;
+  int32_t x_zero;
+  ir::Value w;
+  std::vector<float> scales;  // of the channels: x's times w's
+};
+std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, const ir::Op& product, int64_t channels,
+                                                        int64_t channel_count, int64_t depth);
+
+// Marks what computes `v`, read by `user` alone, as done; `keep` is still read.
+void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep);
+
+}  // namespace transmuter::cpu
