@@ -38,5 +38,9 @@ void add_ops(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_edit(CLI::App& app);
 void add_download(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_chat(CLI::App& app);
+void add_summarize(CLI::App& app);
+void add_translate(CLI::App& app);
 
 }  // namespace transmuter::cli

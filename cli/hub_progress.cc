@@ -66,6 +66,8 @@ HubOptions with_progress(HubOptions options) {
 }
 
 std::string local_path(const std::string& text) { return hf_path(text, with_progress()); }
-std::string local_folder(const std::string& text) { return hf_folder(text, with_progress()); }
+std::string local_folder(const std::string& text, const std::string& dtype) {
+  return hf_folder(text, with_progress(), dtype);
+}
 
 }  // namespace transmuter::cli

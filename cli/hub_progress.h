@@ -12,6 +12,6 @@ HubOptions with_progress(HubOptions options = {});
 
 // hf:REPO[@REVISION][/FILE] as a path in the hub's cache; everything else as it is.
 std::string local_path(const std::string& text);
-std::string local_folder(const std::string& text);
+std::string local_folder(const std::string& text, const std::string& dtype = "");
 
 }  // namespace transmuter::cli

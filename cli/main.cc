@@ -92,6 +92,10 @@ int main(int argc, char** argv) {
   cli::add_embed(app);
   cli::add_edit(app);
   cli::add_download(app);
+  cli::add_generate(app);
+  cli::add_chat(app);
+  cli::add_summarize(app);
+  cli::add_translate(app);
   try {
     if (const std::string sentence = argc > 1 ? cli::unknown_command(app, argv[1]) : ""; !sentence.empty()) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());

@@ -120,6 +120,8 @@ check "guides/supported_operators.md is current" \
   bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
+check "guide language_models" "$python" tests/check_guides.py "$program" guides/language_models.md "$build/guide"
+check "generation" "$python" tests/check_generation.py "$program"
 # Beside its official client, where that can be had.
 "$python" -c "import huggingface_hub" 2>/dev/null ||
   "$python" -m pip install --quiet --disable-pip-version-check "huggingface_hub>=1,<3" >/dev/null 2>&1 ||

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the commands of a guide: check_guides.py PROGRAM GUIDE.md WORK. Every ```sh block runs in a folder with the small
-models that the guides speak of; the first command that fails ends it."""
+models that the guides speak of; the first command that fails ends it. A ```text block right behind it is what it prints."""
 import os
 import pathlib
 import re
@@ -45,15 +45,19 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     onnx.save(small_model(), work / "model.onnx")
-    blocks = re.findall(r"^```sh\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    for name in ("tiny_chat", "tiny_translator"):
+        shutil.copytree(pathlib.Path(__file__).parent / "data" / name, work / name)
+    blocks = re.findall(r"^```sh\n(.*?)^```(?:\n```text\n(.*?)^```)?", guide.read_text(), re.MULTILINE | re.DOTALL)
     if not blocks:
         sys.exit(f"{guide} has no commands")
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    for block in blocks:
+    for block, printed in blocks:
         result = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=work, env=environment, text=True,
                                 capture_output=True)
         if result.returncode:
             sys.exit(f"{guide.name}: these commands fail:\n{block}\n{result.stdout}{result.stderr}")
+        if printed and result.stdout != printed:
+            sys.exit(f"{guide.name}: these commands\n{block}\nprint\n{result.stdout}\ninstead of\n{printed}")
     for path in sorted(work.glob("*.onnx")):
         # Inference first: an output that was inside before has no shape yet.
         onnx.checker.check_model(onnx.shape_inference.infer_shapes(onnx.load(path), check_type=True, strict_mode=True))

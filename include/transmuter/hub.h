@@ -67,6 +67,6 @@ std::vector<std::string> hf_choose(const std::vector<std::string>& files, const 
 // graph.
 std::string hf_path(const std::string& text, const HubOptions& options = {});
 // The same for a folder: of hf:REPO[@REVISION] the snapshot, with what a model needs.
-std::string hf_folder(const std::string& text, const HubOptions& options = {});
+std::string hf_folder(const std::string& text, const HubOptions& options = {}, const std::string& dtype = "");
 
 }  // namespace transmuter

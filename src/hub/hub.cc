@@ -490,14 +490,14 @@ std::string hf_path(const std::string& text, const HubOptions& given) {
   return take(session, {address.file}).graph;
 }
 
-std::string hf_folder(const std::string& text, const HubOptions& given) {
+std::string hf_folder(const std::string& text, const HubOptions& given, const std::string& dtype) {
   if (!text.starts_with(hub::kScheme)) return text;
   const hub::Address address = hub::parse_address(text.substr(hub::kScheme.size()));
   if (!address.file.empty())
     throw Error(ErrorCode::invalid_input, str("\"", text, "\" names a file; a folder is hf:REPO[@REVISION]"));
   HubOptions options = given;
   options.revision = address.revision;
-  return hf_model(address.repo, "", options).folder;
+  return hf_model(address.repo, dtype, options).folder;
 }
 
 }  // namespace transmuter

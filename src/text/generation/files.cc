@@ -11,13 +11,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first of `names` (with the dtype's suffix) that is in the folder or in its onnx/; "" if none is.
+// What variants of a graph end in; "" is the full precision, or else what there is.
+std::vector<std::string> suffixes_of(const std::string& dtype) {
+  if (dtype.empty()) return {"", "_fp16", "_q4f16", "_q4", "_int8", "_uint8", "_quantized", "_bnb4"};
+  if (dtype == "fp32") return {""};
+  if (dtype == "q8" || dtype == "int8") return {"_int8", "_q8", "_quantized"};
+  if (dtype == "uint8") return {"_uint8", "_quantized"};
+  return {"_" + dtype};
+}
+
+// The first of `names` that is in the folder or in its onnx/; "" if none is.
 std::string find_file(const fs::path& folder, std::initializer_list<const char*> names, const std::string& dtype) {
-  const std::string suffix = dtype.empty() || dtype == "fp32" ? "" : "_" + dtype;
-  for (const char* name : names) {
-    for (const fs::path& place : {folder, folder / "onnx"}) {
-      const fs::path path = place / str(name, suffix, ".onnx");
-      if (fs::exists(path)) return path.string();
+  for (const std::string& suffix : suffixes_of(dtype)) {
+    for (const char* name : names) {
+      for (const fs::path& place : {folder, folder / "onnx"}) {
+        const fs::path path = place / str(name, suffix, ".onnx");
+        if (fs::exists(path)) return path.string();
+      }
     }
   }
   return {};

@@ -1,0 +1,148 @@
+// `transmuter generate`: texts and conversations that a language model goes on with.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "generation_options.h"
+#include "hub_progress.h"
+#include "transmuter/text_generator.h"
+
+namespace transmuter::cli {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+namespace {
+
+struct GenerateCommand {
+  EngineOptions engine;
+  SettingOptions settings;
+  std::string folder, dtype;
+  std::vector<std::string> texts;
+  std::string file, messages, system, tools, variables;
+  bool chat = false, as_json = false;
+};
+
+std::string messages_of(const GenerateCommand& command, const std::string& user) {
+  json messages = json::array();
+  if (!command.system.empty()) messages.push_back({{"role", "system"}, {"content", command.system}});
+  messages.push_back({{"role", "user"}, {"content", user}});
+  return messages.dump();
+}
+
+// A line of a .jsonl file: {"text": …} or {"messages": […]}, with "seed" if it has one; a string is a text.
+GenerationRequest request_of(const std::string& line, const std::string& file) {
+  const json value = json::parse(line, nullptr, false);
+  GenerationRequest request;
+  if (value.is_string()) {
+    request.text = value;
+  } else if (value.is_object() && value.contains("messages")) {
+    request.messages = value["messages"].dump();
+  } else if (value.is_object() && value.contains("text") && value["text"].is_string()) {
+    request.text = value["text"];
+  } else {
+    throw Error(ErrorCode::invalid_input,
+                "a line of " + file + " is neither {\"text\": …} nor {\"messages\": […]}: " + line.substr(0, 80));
+  }
+  if (value.is_object() && value.contains("seed") && value["seed"].is_number_unsigned())
+    request.seed = value["seed"].get<uint64_t>();
+  return request;
+}
+
+std::vector<GenerationRequest> requests_of(const GenerateCommand& command) {
+  const bool chat = command.chat || !command.system.empty() || !command.tools.empty();
+  std::vector<GenerationRequest> requests;
+  const auto add = [&](const std::string& text) {
+    requests.push_back(chat ? GenerationRequest{.messages = messages_of(command, text)}
+                            : GenerationRequest{.text = text});
+  };
+  for (const std::string& text : command.texts) add(text);
+  if (!command.file.empty()) {
+    for (const std::string& line : read_lines(command.file)) {
+      if (command.file.ends_with(".jsonl")) {
+        requests.push_back(request_of(line, command.file));
+      } else {
+        add(line);
+      }
+    }
+  }
+  if (!command.messages.empty()) requests.push_back({.messages = read_all(command.messages)});
+  if (requests.empty())
+    throw Error(ErrorCode::invalid_input, "no text: give texts, --file (- for standard input) or --messages");
+  for (GenerationRequest& request : requests) {
+    if (!command.tools.empty()) request.chat.tools = read_all(command.tools);
+    request.chat.variables = command.variables;
+  }
+  return requests;
+}
+
+// As transformers prints it: the prompt with what follows, or the conversation with the answer; beside it what is new.
+ordered_json answer_json(const GenerationRequest& request, const GeneratedText& answer, bool beams) {
+  ordered_json out;
+  if (request.messages.empty()) {
+    out["generated_text"] = request.text + answer.text;
+  } else {
+    ordered_json messages = ordered_json::parse(request.messages);
+    messages.push_back({{"role", "assistant"}, {"content", answer.text}});
+    out["generated_text"] = std::move(messages);
+  }
+  out["text"] = answer.text;
+  out["token_summary"] = summary_json(answer);
+  out["finish_reason"] = name(answer.reason);
+  if (beams) out["score"] = answer.score;
+  return out;
+}
+
+void generate(const GenerateCommand& command) {
+  const std::vector<GenerationRequest> requests = requests_of(command);
+  const TextGenerator generator =
+      TextGenerator::load(local_folder(command.folder, command.dtype), command.engine.compile_options(), command.dtype);
+  GenerationConfig config = generator.config();
+  command.settings.apply(config, command.engine.seed);
+  TextCall call;
+  // One answer is shown as it comes.
+  const bool streams =
+      !command.as_json && requests.size() == 1 && config.num_beams == 1 && config.num_return_sequences == 1;
+  if (streams) {
+    call.on_text = [](size_t, std::string_view text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+      return true;
+    };
+  }
+  const std::vector<GeneratedText> answers = generator(requests, config, call);
+  const size_t copies = answers.size() / requests.size();
+  ordered_json all = ordered_json::array();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (command.as_json) {
+      all.push_back(answer_json(requests[i / copies], answers[i], config.num_beams > 1));
+    } else {
+      std::printf("%s\n", streams ? "" : answers[i].text.c_str());
+    }
+  }
+  // Bytes that are no character are shown as such.
+  if (command.as_json) std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto options = std::make_shared<GenerateCommand>();
+  CLI::App* command = app.add_subcommand("generate", "Texts that a language model goes on with, or answers to");
+  command->add_option("model", options->folder, "folder with the model and tokenizer.json, or hf:REPO[@REVISION]")
+      ->required();
+  command->add_option("text", options->texts, "what to go on with; several are run together");
+  command->add_option("-f,--file", options->file,
+                      "one text a line, - reads standard input; .jsonl: {\"text\"} or {\"messages\"}, and \"seed\"");
+  command->add_flag("--chat", options->chat, "texts are messages to answer, by the folder's chat template");
+  command->add_option("--system", options->system, "the system's message before them; --chat is meant");
+  command->add_option("--messages", options->messages, "file with a conversation: a JSON list of role and content");
+  command->add_option("--tools", options->tools, "file with a JSON list of functions, for the chat template");
+  command->add_option("--variables", options->variables, "a JSON object of further variables of the chat template");
+  command->add_option("--dtype", options->dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+  command->add_flag("--json", options->as_json, "all answers as one JSON list, with tokens and how they ended");
+  options->settings.add_to(*command);
+  options->engine.add_to(*command);
+  command->callback([options] { generate(*options); });
+}
+
+}  // namespace transmuter::cli

@@ -1,0 +1,35 @@
+// Options that every command which writes texts has.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace transmuter::cli {
+
+// Settings of generation_config.json that were given on the command line, on top of the folder's.
+class SettingOptions {
+ public:
+  void add_to(CLI::App& command);
+  // `seed`: the one of the engine's options.
+  void apply(GenerationConfig& config, uint64_t seed) const;
+
+ private:
+  nlohmann::json given_ = nlohmann::json::object();  // by the names of the fields
+  std::vector<std::string> stops_;
+  std::vector<std::string> fields_;  // NAME=VALUE
+};
+
+// NAME=VALUE, VALUE in JSON (what isn't is a text): one more field of `config`. Throws Error(invalid_input).
+void set_field(GenerationConfig& config, const std::string& field);
+
+// A file's text; "-" is standard input. Throws Error(not_found).
+std::string read_all(const std::string& path);
+// One text a line, empty ones left out.
+std::vector<std::string> read_lines(const std::string& path);
+
+nlohmann::ordered_json summary_json(const GeneratedText& answer);
+
+}  // namespace transmuter::cli
