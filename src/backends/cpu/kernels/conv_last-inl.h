@@ -54,15 +54,19 @@ HWY_INLINE VF at_most(VF high, VF x) {
 #endif
 }
 
+// Floats of filters that are fetched ahead.
+inline constexpr int64_t kAhead = 24 * 2 * kLanes;
+
 template <int kPixels, int kVectors, class Load, class Store>
-HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& store) {
+HWY_INLINE void one_tile(const LastTile& t, int64_t shift, float* y, const float* residual, const Load& load,
+                         const Store& store) {
   const F32 d;
   VF sum[kPixels][kVectors];
   if (t.accumulate) {
     TM_UNROLL
     for (int r = 0; r < kPixels; ++r) {
       TM_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(t.y + r * t.y_pixel, v);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(y + r * t.y_pixel, v);
     }
   } else {
     TM_UNROLL
@@ -71,14 +75,14 @@ HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& stor
       TM_UNROLL
       for (int r = 0; r < kPixels; ++r) sum[r][v] = bias;
     }
-    if (t.residual) {
-      TM_UNROLL
-      for (int r = 0; r < kPixels; ++r) {
-        TM_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          sum[r][v] = hn::Add(sum[r][v], load(t.residual + r * t.residual_pixel, v));
-        }
-      }
+  }
+  // What is written and added at the end comes while the products are summed.
+  TM_UNROLL
+  for (int r = 0; r < kPixels; ++r) {
+    TM_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      if (!t.accumulate) __builtin_prefetch(y + r * t.y_pixel + v * kLanes, 1, 3);
+      if (residual) __builtin_prefetch(residual + r * t.y_pixel + v * kLanes, 0, 3);
     }
   }
   const int64_t length = t.length;
@@ -87,7 +91,7 @@ HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& stor
     const float* HWY_RESTRICT b = t.b + t.steps[s];
     const float* HWY_RESTRICT a[kPixels];
     TM_UNROLL
-    for (int r = 0; r < kPixels; ++r) a[r] = rows[r];
+    for (int r = 0; r < kPixels; ++r) a[r] = rows[r] + shift;
     for (int64_t i = 0; i < length;) {
       int64_t end = length;
       if (t.ahead) {
@@ -99,7 +103,10 @@ HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& stor
       for (; i < end; ++i) {
         VF w[kVectors];
         TM_UNROLL
-        for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, b + v * kLanes);
+        for (int v = 0; v < kVectors; ++v) {
+          w[v] = hn::LoadU(d, b + v * kLanes);
+          __builtin_prefetch(b + kAhead + v * kLanes, 0, 3);
+        }
         b += kVectors * kLanes;
         TM_UNROLL
         for (int r = 0; r < kPixels; ++r) {
@@ -108,6 +115,13 @@ HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& stor
           for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(value, w[v], sum[r][v]);
         }
       }
+    }
+  }
+  if (residual) {
+    TM_UNROLL
+    for (int r = 0; r < kPixels; ++r) {
+      TM_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Add(sum[r][v], load(residual + r * t.y_pixel, v));
     }
   }
   if (t.clamp) {
@@ -129,7 +143,16 @@ HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& stor
   TM_UNROLL
   for (int r = 0; r < kPixels; ++r) {
     TM_UNROLL
-    for (int v = 0; v < kVectors; ++v) store(sum[r][v], t.y + r * t.y_pixel, v);
+    for (int v = 0; v < kVectors; ++v) store(sum[r][v], y + r * t.y_pixel, v);
+  }
+}
+
+template <int kPixels, int kVectors, class Load, class Store>
+HWY_INLINE void tile_with(const LastTile& t, const Load& load, const Store& store) {
+  for (int64_t i = 0; i < t.repeat; ++i) {
+    const int64_t first = i * kPixels;
+    one_tile<kPixels, kVectors>(t, i * t.rows_step, t.y + first * t.y_pixel,
+                                t.residual ? t.residual + first * t.y_pixel : nullptr, load, store);
   }
 }
 

@@ -7,6 +7,9 @@
 namespace transmuter::cpu {
 namespace {
 
+// Images of fewer floats are in the second-level cache.
+constexpr int64_t kNearFloats = 192 * 1024;
+
 // The kernels' index of a window's width; -1: none.
 int depthwise_kernel(const Windows& w) {
   const bool known = w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7;
@@ -17,6 +20,19 @@ int depthwise_kernel(const Windows& w) {
 int depthwise_choice(int64_t width) {
   if (width >= 8) return width % 7 == 0 && width % 8 != 0 ? 1 : 0;
   return width == 7 ? 1 : width >= 4 ? 2 : 3;
+}
+
+// The rows that the next line of windows reads first, between two columns: from far away the processor would not see
+// the many short runs coming.
+void fetch_ahead(const ConvLastArgs& c, const float* image, int64_t top, int64_t begin, int64_t end) {
+  const Windows& w = c.windows;
+  begin = std::max<int64_t>(begin, 0), end = std::min(end, w.in[2]);
+  for (int64_t i = 1; i <= w.stride[1]; ++i) {
+    const int64_t y = top + (w.kernel[1] - 1) * w.dilation[1] + i;
+    if (y < 0 || y >= w.in[1]) continue;
+    const float* row = image + y * c.x_row;
+    for (const float* at = row + begin * c.x_pixel; at < row + end * c.x_pixel; at += 16) __builtin_prefetch(at, 0, 2);
+  }
 }
 
 struct DepthwiseScratch {
@@ -44,6 +60,7 @@ void conv_depthwise(const ConvLastArgs& c, std::byte* scratch, ThreadPool& pool)
   const bool relu = e.activation == Activation::relu, clip = e.activation == Activation::clip;
   const bool in_row = e.alpha == 1 && !e.residual && (relu || clip || e.activation == Activation::none);
   const float infinity = std::numeric_limits<float>::infinity();
+  const bool far = w.in_pixels() * c.x_pixel > kNearFloats;
   const int64_t channels = c.in_channels, row_work = w.out[2] * channels * w.taps();
   pool.parallel_for(
       c.images * w.out[1], std::max<int64_t>(1, kConvParallelWork / row_work), [&](int64_t begin, int64_t end) {
@@ -69,6 +86,7 @@ void conv_depthwise(const ConvLastArgs& c, std::byte* scratch, ThreadPool& pool)
                 at[h * columns + i] = column >= 0 && column < w.in[2] ? row + column * c.x_pixel : zeros;
               }
             }
+            if (far) fetch_ahead(c, image, top, left, left + columns);
             float* y = c.y + (line * w.out[2] + from) * channels;
             DepthwiseLast tile{.at = at,
                                .rows = rows,

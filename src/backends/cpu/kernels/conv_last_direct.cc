@@ -11,6 +11,10 @@ namespace {
 
 // Bytes of filters of a block, and of pixels, that one task goes over again and again: both in the second-level cache.
 constexpr int64_t kFilterBytes = 320 * 1024, kPixelBytes = 192 * 1024;
+// Sums of so few products leave filters in the first-level cache while pixels go by.
+constexpr int64_t kShallow = 192;
+// Images of fewer floats are in the second-level cache.
+constexpr int64_t kNearFloats = 128 * 1024;
 // Padded copies of so many floats are made at a time.
 constexpr int64_t kCopyFloats = 1 << 20;
 
@@ -82,7 +86,8 @@ struct Plan {
   Filters filters;
   Tiles tiles;
   int64_t rows_floats = 0;                  // of a tile's pixels when they are copied together: 0, they are not
-  bool line = false;                        // all pixels are one line without edges
+  bool line = false;                        // all pixels are one line
+  bool edgeless = false;                    // no window leaves its line
   int64_t task_tiles = 0, task_panels = 0;  // counts of tasks along each side, of one group
   int64_t tasks = 0;
   int64_t copy_images = 0;  // at a time
@@ -98,6 +103,7 @@ Plan make_plan(const ConvLastArgs& c, int threads) {
   const int64_t lines = line ? 1 : c.images * w.out[1], width = line ? c.images * w.out[1] * w.out[2] : w.out[2];
   Plan p{.filters = Filters(c), .tiles = Tiles(lines, width, ops.tile_pixels)};
   p.line = line;
+  p.edgeless = line || (conv_last_copies(c) && p.tiles.per_line > 0);
   const Filters& f = p.filters;
   const bool copies = conv_last_copies(c);
   // Pixels whose distance is a large power of two would all lie in few sets of the first-level cache.
@@ -148,6 +154,8 @@ class Task {
     pointers_ = reinterpret_cast<const float**>(slot + 2 * p.steps_bytes);
     rows_ = reinterpret_cast<float*>(slot + p.slot_bytes) - p.rows_floats * ops_.tile_pixels;
     in_tile_ = in_registers(c.epilogue);
+    // Pixels of one line are fetched by the kernel, unless they are copied.
+    far_ = source.height * source.row > kNearFloats && p.tiles.per_line && (!p.line || p.rows_floats);
   }
 
   void run(int64_t index) {
@@ -157,17 +165,40 @@ class Task {
     end_panel_ = even_cut(panels + 1, p_.task_panels, f_.panels);
     const int64_t begin = even_cut(tiles, p_.task_tiles, p_.tiles.count),
                   end = even_cut(tiles + 1, p_.task_tiles, p_.tiles.count);
+    if (p_.edgeless && f_.blocks == 1 && f_.in * f_.taps <= kShallow) return run_lines(begin, end);
+    ahead_panel_ = end_panel_ - 1;
     for (block_ = 0; block_ < f_.blocks; ++block_) {
       for (int64_t tile = begin; tile < end; ++tile) {
         first_ = p_.tiles.first(tile);
         pixels_ = p_.tiles.first(tile + 1) - first_;
         aim();
+        if (far_ && tile + 1 < end) fetch(p_.tiles.first(tile + 1), p_.tiles.first(tile + 2));
         for (int64_t panel = first_panel_; panel < end_panel_; ++panel) run_panel(panel);
       }
     }
   }
 
  private:
+  // Without edges every tile of a line is the one before, moved: all of them go through a panel in one call.
+  void run_lines(int64_t begin, int64_t end) {
+    ahead_panel_ = first_panel_;
+    const int64_t width = p_.tiles.width, stop = p_.tiles.first(end);
+    for (int64_t from = p_.tiles.first(begin); from < stop;) {
+      const int64_t to = std::min(stop, (from / width + 1) * width), pixels = to - from;
+      const int64_t count = ceil_div(pixels, ops_.tile_pixels), few = pixels / count, larger = pixels - count * few;
+      run_equal(from, few + 1, larger);
+      run_equal(from + larger * (few + 1), few, count - larger);
+      from = to;
+    }
+  }
+
+  void run_equal(int64_t first, int64_t pixels, int64_t count) {
+    if (count == 0) return;
+    first_ = first, pixels_ = pixels, repeat_ = count;
+    aim();
+    for (int64_t panel = first_panel_; panel < end_panel_; ++panel) run_panel(panel);
+  }
+
   // Finds the pixels of the tile and its taps.
   void aim() {
     const Windows& w = c_.windows;
@@ -221,6 +252,26 @@ class Task {
     if (p_.rows_floats) gather_rows(tap);
   }
 
+  // What the windows of pixels [from, to) of one line read, from far away: in time for the next tile. The processor
+  // would not see so many short runs coming.
+  void fetch(int64_t from, int64_t to) const {
+    const Windows& w = c_.windows;
+    const int64_t line = from / p_.tiles.width, x = from % p_.tiles.width;
+    const float* image = s_.x + line / w.out[1] * s_.image + group_ * f_.in + block_ * f_.block;
+    const int64_t channels = std::min(f_.block_in(block_), s_.pixel);
+    const int64_t left = x * w.stride[2] - s_.pad_left;
+    const int64_t right = left + (to - from - 1) * w.stride[2] + (s_.taps_across - 1) * w.dilation[2] + 1;
+    const int64_t begin = std::max<int64_t>(left, 0), end = p_.line ? right : std::min(right, s_.width);
+    for (int64_t kh = 0; kh < w.kernel[1]; ++kh) {
+      const int64_t y = line % w.out[1] * w.stride[1] - s_.pad_top + kh * w.dilation[1];
+      if (y < 0 || y >= s_.height) continue;
+      for (int64_t column = begin; column < end; ++column) {
+        const float* pixel = image + y * s_.row + column * s_.pixel;
+        for (int64_t i = 0; i < channels; i += 16) __builtin_prefetch(pixel + i, 0, 2);
+      }
+    }
+  }
+
   // Copies the tile's pixels to rows that share no sets.
   void gather_rows(int64_t taps) {
     const float** pointer = pointers_;
@@ -250,21 +301,23 @@ class Task {
                .y_pixel = c_.out_channels,
                .bias = nullptr,
                .residual = nullptr,
-               .residual_pixel = c_.out_channels,
                .columns = f_.columns(panel),
-               .ahead = panel + 1 == end_panel_ ? ahead_ : 0,
+               .repeat = repeat_,
+               .rows_step = pixels_ * c_.windows.stride[2] * s_.pixel,
+               .ahead = panel == ahead_panel_ ? ahead_ : 0,
                .accumulate = block_ > 0,
                .clamp = in_tile_ && last && e.activation != Activation::none,
                .low = 0,
                .high = std::numeric_limits<float>::infinity()};
     if (in_tile_) {
       if (bias_) t.bias = bias_ + group_ * f_.padded_out + panel * 2 * f_.lanes;
-      if (e.residual) t.residual = e.residual + at;
+      if (e.residual && last) t.residual = e.residual + at;
       if (e.activation == Activation::clip) t.low = e.first, t.high = e.second;
     }
     (wide ? ops_.tiles : ops_.narrow_tiles)[pixels_ - 1](t);
     if (in_tile_ || !last) return;
-    finish_pixels(e, t.y, pixels_, c_.out_channels, channel, t.columns, e.residual ? e.residual + at : nullptr);
+    finish_pixels(e, t.y, repeat_ * pixels_, c_.out_channels, channel, t.columns,
+                  e.residual ? e.residual + at : nullptr);
   }
 
   const ConvLastArgs& c_;
@@ -278,9 +331,10 @@ class Task {
   int64_t* narrow_steps_;
   const float** pointers_;
   float* rows_;
-  bool in_tile_;
+  bool in_tile_, far_;
   int64_t group_ = 0, block_ = 0, first_panel_ = 0, end_panel_ = 0;
-  int64_t first_ = 0, pixels_ = 0, segments_ = 0, length_ = 0, ahead_ = 0;
+  int64_t first_ = 0, pixels_ = 0, repeat_ = 1, segments_ = 0, length_ = 0;
+  int64_t ahead_ = 0, ahead_panel_ = 0;
 };
 
 // One row of an image's copy, its padding included.

@@ -17,11 +17,12 @@ struct LastTile {
   float* y;
   int64_t y_pixel;
   const float* bias;      // whole vectors; null: none
-  const float* residual;  // null: none
-  int64_t residual_pixel;
-  int64_t columns;  // channels that are stored: at most the vectors', more than all but the last
+  const float* residual;  // lies as y does; null: none
+  int64_t columns;        // channels that are stored: at most the vectors', more than all but the last
+  // Tiles that follow, with the same segments: pixels so much farther on, results after each other.
+  int64_t repeat, rows_step;
   int64_t ahead;    // of each pixel's place: what the next tile reads is fetched from there; 0: it isn't
-  bool accumulate;  // on what y holds: then bias and residual are in it
+  bool accumulate;  // on what y holds, which has the bias
   bool clamp;
   float low, high;  // min(max(y, low), high), NaN passing
 };

@@ -128,8 +128,9 @@ class Task {
                            .y_pixel = p_.out_row,
                            .bias = nullptr,
                            .residual = nullptr,
-                           .residual_pixel = 0,
                            .columns = f_.vectors(panel) * f_.lanes,
+                           .repeat = 1,
+                           .rows_step = 0,
                            .ahead = 0,
                            .accumulate = block > 0,
                            .clamp = false,
@@ -164,6 +165,13 @@ class Task {
       const int64_t pixel = origin + (j / 2 * w.out[2] + j % 2) * c_.out_channels;
       t.y[j] = inside ? c_.y + pixel : unread_;
       if (in_tile && e.residual) t.residual[j] = inside ? e.residual + pixel : zeros_;
+    }
+    // The next tile's pixels: stores to memory that is far away would wait.
+    for (int64_t row = 0; row < down; ++row) {
+      const float* next = c_.y + origin + (row * w.out[2] + 2) * c_.out_channels;
+      for (int64_t pixel = 0; pixel < 2 && at.x + 2 + pixel < w.out[2]; ++pixel) {
+        for (int64_t k = 0; k < channels; k += 16) __builtin_prefetch(next + pixel * c_.out_channels + k, 1, 3);
+      }
     }
     ops_.winograd_out(t);
     if (in_tile) return;
