@@ -1,5 +1,6 @@
 // TensorScatter: rows written into a cache, each sequence of the batch at its own place.
 #include "ir/composites/composites.h"
+#include "ir/composites/write_rows.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -7,7 +8,6 @@ namespace transmuter::ops {
 namespace {
 
 using ir::Builder;
-using ir::CompareDirection;
 using ir::Value;
 
 // cache [b, ..., max, ...], update [b, ..., s, ...]: rows start_b + i along the axis; circular: modulo max.
@@ -35,30 +35,12 @@ void tensor_scatter(OpContext& op) {
     starts[static_cast<size_t>(axis)] = b.reshape(first, {});
     return op.output(0, b.dynamic_update_slice(cache, update, starts));
   }
-  const Dims places{shape[0], capacity};
-  const auto number = [&](Dim dim) { return b.broadcast_in_dim(b.dim_value(dim, DType::i64), places, {}); };
-  const Value start = b.broadcast_in_dim(b.convert(op.input(2), DType::i64), places, {0});
-  // The row of the update that a place of the cache takes, where that is one.
-  Value row = b.subtract(b.iota(DType::i64, places, 1), start);
-  if (mode == "circular") {
-    row = b.remainder(row, number(capacity));
-    row = b.select(b.compare(row, number(0), CompareDirection::lt), b.add(row, number(capacity)), row);
-  }
-  const Value takes = b.logical_and(b.compare(row, number(0), CompareDirection::ge),
-                                    b.compare(row, number(rows), CompareDirection::lt));
-  ir::GatherAttributes gather;
-  for (int64_t i = 1; i < rank; ++i)
-    if (i != axis) gather.offset_dims.push_back(i);
-  gather.collapsed_slice_dims = {axis};
-  gather.operand_batching_dims = {0};
-  gather.start_indices_batching_dims = {0};
-  gather.start_index_map = {axis};
-  gather.index_vector_dim = 2;
-  gather.slice_sizes = shape;
-  gather.slice_sizes[0] = 1;
-  gather.slice_sizes[static_cast<size_t>(axis)] = 1;
-  const Value spread = b.gather(update, row, std::move(gather));
-  op.output(0, b.select(b.broadcast_in_dim(takes, shape, {0, axis}), spread, cache));
+  const Value first = b.convert(op.input(2), DType::i64);
+  ir::WriteRowsAttributes write;
+  write.axis = axis;
+  write.circular = mode == "circular";
+  op.output(0, ir::write_rows(b, cache, update, first,
+                              b.add(first, b.broadcast_to(b.dim_value(rows, DType::i64), {shape[0]})), write));
 }
 
 }  // namespace

@@ -40,6 +40,38 @@ std::vector<int64_t> counted(int64_t first, int64_t count) {
   return values;
 }
 
+// What the inputs that are there say of the symbols that the model declares; `told` comes first.
+std::map<std::string, int64_t> told_sizes(const std::vector<ValueSpec>& specs, const TensorMap& inputs,
+                                          std::map<std::string, int64_t> told) {
+  for (const ValueSpec& spec : specs) {
+    const auto given = inputs.find(spec.name);
+    if (given == inputs.end() || !given->second.is_tensor()) continue;
+    const Tensor& tensor = given->second.tensor;
+    for (size_t i = 0; i < spec.shape.size() && spec.shape.size() == tensor.shape().size(); ++i) {
+      if (!spec.shape[i].symbol.empty()) told.emplace(spec.shape[i].symbol, tensor.shape()[i]);
+    }
+  }
+  return told;
+}
+
+// The inputs of the next step, as far as a trace of it needs them: what the caller gives along all `length` tokens is
+// one longer then, whatever it holds. Empty: that can't be told.
+TensorMap next_inputs(const std::vector<ValueSpec>& specs, const TensorMap& inputs, int64_t length) {
+  TensorMap next = inputs;
+  for (const ValueSpec& spec : specs) {
+    const auto given = next.find(spec.name);
+    if (given == next.end() || spec.name == "attention_mask" || !given->second.is_tensor()) continue;
+    const Tensor& tensor = given->second.tensor;
+    if (tensor.rank() == 0 || tensor.shape().back() != length) continue;
+    if (!spec.has_shape || spec.shape.size() != tensor.shape().size()) return {};
+    if (spec.shape.back().value >= 0) continue;
+    Shape shape = tensor.shape();
+    ++shape.back();
+    given->second = Tensor::zeros(tensor.dtype(), std::move(shape));
+  }
+  return next;
+}
+
 }  // namespace
 
 Decoder::Decoder(CompiledModel model, DecoderOptions options) {
@@ -205,15 +237,7 @@ void Decoder::add_lengths(TensorMap& inputs, int64_t batch, int64_t tokens) cons
 
 // `take`: those that change from step to step leave the decoder, so that the run owns them.
 void Decoder::add_caches(TensorMap& inputs, int64_t batch, bool take) {
-  std::map<std::string, int64_t> sizes = plan_->options.sizes;
-  for (const ValueSpec& spec : plan_->model.inputs()) {
-    const auto given = inputs.find(spec.name);
-    if (given == inputs.end() || !given->second.is_tensor()) continue;
-    const Tensor& tensor = given->second.tensor;
-    for (size_t i = 0; i < spec.shape.size() && spec.shape.size() == tensor.shape().size(); ++i) {
-      if (!spec.shape[i].symbol.empty()) sizes.emplace(spec.shape[i].symbol, tensor.shape()[i]);
-    }
-  }
+  std::map<std::string, int64_t> sizes;  // by symbol; once an empty cache is made
   for (const Cache& cache : plan_->caches) {
     if (inputs.contains(cache.past)) continue;
     if (auto held = held_.find(cache.past); held != held_.end()) {
@@ -229,6 +253,7 @@ void Decoder::add_caches(TensorMap& inputs, int64_t batch, bool take) {
     if (!spec.has_shape)
       throw Error(ErrorCode::invalid_input,
                   str("the model doesn't say how large ", cache.past, " is at first: give it to the first step"));
+    if (sizes.empty()) sizes = told_sizes(plan_->model.inputs(), inputs, plan_->options.sizes);
     Shape shape;
     for (size_t i = 0; i < spec.shape.size(); ++i) {
       const ValueSpec::Dim& dim = spec.shape[i];
@@ -295,12 +320,7 @@ TensorMap Decoder::step(TensorMap inputs, const RunOptions& options) {
     const auto given = inputs.find(cache.past);
     if (cache.kind == Kind::cross && given != inputs.end()) cross[cache.past] = given->second;
   }
-  const auto follows_length = [&](const auto& input) {
-    const bool made = input.first == "attention_mask";
-    return !made && input.second.is_tensor() && input.second.tensor.rank() > 0 &&
-           input.second.tensor.shape().back() == 2;
-  };
-  if (length_ == 1 && tokens == 1 && std::none_of(inputs.begin(), inputs.end(), follows_length)) next = inputs;
+  if (length_ == 1 && tokens == 1) next = next_inputs(plan_->model.inputs(), inputs, length_ + tokens);
   complete(inputs, true);
   Tensor mask;
   if (const auto given = inputs.find("attention_mask"); given != inputs.end() && given->second.is_tensor()) {

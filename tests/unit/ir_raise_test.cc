@@ -378,5 +378,46 @@ TEST(Raise, ActivationsMoveUpToProducts) {
   EXPECT_EQ(numbers(evaluate(after, inputs)[0]), numbers(evaluate(before, inputs)[0]));
 }
 
+// ---- repeats
+
+// Of what `primitive` gives in the program: the number of its elements.
+int64_t elements_of(const Program& program, const Primitive& primitive) {
+  for (const Op& op : program.ops())
+    if (op.primitive == &primitive) return product(program.type(op.results[0]).shape).hint();
+  return -1;
+}
+
+TEST(Raise, WorkIsDoneBeforeHeadsAreRepeated) {
+  Builder b(nullptr);
+  const Value x = b.input({DType::f32, {1, 2, 3, 4}}, "x");
+  const Value heads = b.reshape(b.broadcast_in_dim(x, {1, 2, 2, 3, 4}, {0, 1, 3, 4}), {1, 4, 3, 4});
+  const Value turned = b.transpose(heads, {0, 1, 3, 2}), scaled = b.multiply(turned, b.like(turned, 0.25));
+  const Value scale = b.scalar(DType::f32, 0.01), zero = b.scalar(DType::u8, 120);
+  QuantizeAttributes to_u8, to_f32;
+  to_u8.dtype = DType::u8;
+  to_f32.dtype = DType::f32;
+  const Value y = dequantize_linear(b, quantize_linear(b, scaled, scale, zero, to_u8), scale, zero, to_f32);
+  const Program before = b.finish({y}), after = raised(before);
+  EXPECT_EQ(elements_of(after, prim::multiply), 24);
+  EXPECT_EQ(elements_of(after, composite::quantize_linear), 24);
+  EXPECT_EQ(elements_of(after, composite::dequantize_linear), 24);
+  EXPECT_EQ(after.type(after.results()[0]).shape.size(), 4U);
+  const std::vector<Tensor> inputs{random({1, 2, 3, 4}, 1)};
+  EXPECT_EQ(numbers(evaluate(after, inputs)[0]), numbers(evaluate(before, inputs)[0]));
+}
+
+// A broadcast alone is read by strides, and what others read is there anyway.
+TEST(Raise, WorkOnRepeatedValuesStaysWhereNothingIsGained) {
+  for (const bool joined : {false, true}) {
+    Builder b(nullptr);
+    const Value x = b.input({DType::f32, {2, 3}}, "x");
+    Value many = b.broadcast_in_dim(x, {2, 2, 3}, {0, 2});
+    if (joined) many = b.reshape(many, {4, 3});
+    const Value y = b.sqrt(many);
+    const Program before = b.finish(joined ? std::vector<Value>{y, many} : std::vector<Value>{y});
+    EXPECT_EQ(elements_of(raised(before), prim::sqrt), 12) << joined;
+  }
+}
+
 }  // namespace
 }  // namespace transmuter::ir

@@ -158,6 +158,63 @@ TEST(Donation, TensorScatterWritesInPlace) {
   EXPECT_EQ(floats_of(run(std::move(in)).at("y")), std::vector<float>(4, total - 8 + 2));
 }
 
+std::string text_attribute(const std::string& name, const std::string& text) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  writer.add_string(1, name);
+  writer.add_string(4, text);
+  writer.add_int32(20, 3);
+  return out;
+}
+
+// Each sequence of a batch at its own place; round and round where the cache holds the last rows only. Against the
+// reference, which makes a new cache each time.
+TEST(Donation, EachSequenceIsWrittenAtItsOwnPlace) {
+  for (const bool circular : {false, true}) {
+    GraphParts parts = scattering();
+    Strings attributes{int_attribute("axis", 1)};
+    if (circular) attributes.push_back(text_attribute("mode", "circular"));
+    parts.nodes[0] = node("TensorScatter", {"cache", "x", "at"}, {"updated_cache"}, attributes);
+    CompileOptions options;
+    options.threads = 1;
+    const CompiledModel run = load(parts, 24).compile(options);
+    options.backend = "reference";
+    const CompiledModel reference = load(parts, 24).compile(options);
+    TensorMap in{{"cache", counting({2, 8, 4})}}, as{{"cache", counting({2, 8, 4})}};
+    for (int64_t step = 0; step < 6; ++step) {
+      const int64_t rows = step == 3 ? 1 : 2;
+      as["x"] = row(static_cast<float>(step + 1), 2, rows);
+      in["x"] = row(static_cast<float>(step + 1), 2, rows);
+      const std::vector<int64_t> places =
+          circular ? std::vector<int64_t>{3 * step, 7 - step} : std::vector<int64_t>{step, 6 - step};
+      as["at"] = in["at"] = Tensor(places, {2});
+      TensorMap out = run(std::move(in)), expected = reference(as);
+      EXPECT_EQ(floats_of(out.at("y")), floats_of(expected.at("y"))) << circular << " " << step;
+      if (step % 2) {
+        EXPECT_EQ(floats_of(out.at("updated_cache")), floats_of(expected.at("updated_cache")))
+            << circular << " " << step;
+      }
+      in.clear();
+      in["cache"] = std::move(out.at("updated_cache"));
+      as["cache"] = std::move(expected.at("updated_cache"));
+    }
+    EXPECT_EQ(run.stats().appends, 5);
+    EXPECT_EQ(run.stats().cache_copies, 1);
+  }
+}
+
+TEST(Decoder, SizesThatNothingTellsAreNamed) {
+  GraphParts parts = appending();
+  parts.inputs[1] = shaped("past_k", kFloat, {"b", "past", "cache_width"});
+  DecoderOptions options;
+  const std::string error = error_in([&] { Decoder(on_cpu(parts), options).step({{"x", row(1)}}); });
+  EXPECT_NE(error.find("axis 2 (cache_width) of past_k"), std::string::npos) << error;
+  EXPECT_NE(error.find("DecoderOptions::sizes"), std::string::npos) << error;
+  options.sizes["cache_width"] = 4;
+  Decoder decoder(on_cpu(parts), options);
+  EXPECT_EQ(floats_of(decoder.step({{"x", row(1)}}).at("y"))[0], 2);
+}
+
 TEST(Decoder, ForksShareUntilTheyGrow) {
   Decoder one(on_cpu(appending()));
   ASSERT_EQ(one.caches().size(), 1U);

@@ -77,7 +77,8 @@ std::vector<Pass> raising_passes() {
           {"raise_rotary", raise_rotary},
           {"fold_scales", fold_scales},
           {"raise_dce2", dce},
-          {"hoist_activations", hoist_activations}};
+          {"hoist_activations", hoist_activations},
+          {"before_repeats", before_repeats}};
 }
 
 namespace {

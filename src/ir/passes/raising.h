@@ -14,9 +14,10 @@ Program raise_softmax(const Program& program);      // softmax, log_softmax
 Program raise_attention(const Program& program);    // attention; after raise_softmax and dce
 Program raise_rotary(const Program& program);       // rotary_embedding
 // No composites, but as much an exporter's leavings: batch normalisation after a convolution or product, reshapes
-// around products, and moves between products and their activations.
+// around products, moves between products and their activations, and work done on repeated values.
 Program fold_scales(const Program& program);
 Program unflatten_products(const Program& program);
 Program hoist_activations(const Program& program);
+Program before_repeats(const Program& program);
 
 }  // namespace transmuter::ir

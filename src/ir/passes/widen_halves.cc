@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/composites/composites.h"
+#include "ir/composites/write_rows.h"
 #include "ir/passes/copier.h"
 #include "ir/passes/passes.h"
 #include "ir/primitives/primitives.h"
@@ -117,7 +118,9 @@ class Widener {
   // A stored half value with more behind it (or in it) that the program gives out: only what is new is converted, not
   // the whole of it twice a step.
   bool grows_cache(const Op& op) const {
-    if (op.primitive != &prim::concatenate && op.primitive != &prim::dynamic_update_slice) return false;
+    if (op.primitive != &prim::concatenate && op.primitive != &prim::dynamic_update_slice &&
+        op.primitive != &composite::write_rows)
+      return false;
     const auto& results = from_.results();
     return is_half(from_.type(op.results[0]).dtype) && is_stored_half(op.operands[0]) && !region_ &&
            std::find(results.begin(), results.end(), op.results[0]) != results.end();

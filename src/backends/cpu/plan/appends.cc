@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/composites/write_rows.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
 
@@ -27,26 +28,30 @@ class Finder {
 
   bool find(const ir::Op& op, Append& append) const {
     const bool grows = op.primitive == &ir::prim::concatenate && op.operands.size() == 2;
-    if (!grows && op.primitive != &ir::prim::dynamic_update_slice) return false;
+    const bool rows = op.primitive == &ir::composite::write_rows;
+    if (!grows && !rows && op.primitive != &ir::prim::dynamic_update_slice) return false;
     append.op = &op;
     append.zeros = nullptr;
     append.past = op.operands[0];
     append.present = op.results[0];
     if (!is_input_[index(append.past)] || results_[index(append.present)] != 1) return false;
     if (is_packed(program_.type(append.past).dtype) || op.operands[1] == append.past) return false;
-    append.kind = grows ? Append::Kind::grow : Append::Kind::write;
-    if (!grows) return find_write(op, append);
-    append.axis = op.as<ir::AxisAttributes>().axis;
-    return true;
+    append.kind = grows ? Append::Kind::grow : rows ? Append::Kind::write_rows : Append::Kind::write;
+    if (grows) append.axis = op.as<ir::AxisAttributes>().axis;
+    if (rows) append.axis = op.as<ir::WriteRowsAttributes>().axis;
+    if (grows) return true;
+    // What is overwritten must not be wanted any more.
+    if (reads_[index(append.past)] != 1 || results_[index(append.past)] != 0) return false;
+    return rows || find_window(op, append);
   }
 
  private:
   static size_t index(ir::Value v) { return static_cast<size_t>(v.id); }
 
-  // What is overwritten must not be wanted any more, and one axis is where the window moves.
-  bool find_write(const ir::Op& op, Append& append) const {
+  // One axis is where the window moves.
+  bool find_window(const ir::Op& op, Append& append) const {
     const Dims &shape = program_.type(append.past).shape, &window = program_.type(op.operands[1]).shape;
-    if (reads_[index(append.past)] != 1 || results_[index(append.past)] != 0 || shape.empty()) return false;
+    if (shape.empty()) return false;
     append.axis = -1;
     for (size_t i = 0; i < shape.size(); ++i) {
       if (provably_eq(shape[i], window[i])) continue;

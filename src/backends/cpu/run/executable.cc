@@ -74,7 +74,7 @@ CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadP
   written_.resize(static_cast<size_t>(program_.value_count()));
   for (const Stage& stage : stages_) {
     for (const Append& append : stage.appends)
-      written_[static_cast<size_t>(append.present.id)] = append.kind == Append::Kind::write;
+      written_[static_cast<size_t>(append.present.id)] = append.kind != Append::Kind::grow;
   }
   keep_weights();
   for (const ir::Op& op : program_.ops()) {

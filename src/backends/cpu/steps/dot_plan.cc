@@ -195,7 +195,12 @@ void DotPlanner::add_quantized(const ir::Op& op) {
   for (size_t i = 1; i < op.operands.size(); ++i) {
     const ir::Parameter* root = planner_.lasting_root(op.operands[i]);
     lasting = lasting && root;
-    if (root) key += str(" ", reinterpret_cast<uintptr_t>(root->weight.bytes()));
+    if (!root) continue;
+    key += str(" ", reinterpret_cast<uintptr_t>(root->weight.bytes()));
+    // Parts of one weight have one address: what is taken of it counts, too.
+    const ir::Op* made = planner_.definition(op.operands[i]);
+    for (; made && !made->operands.empty(); made = planner_.definition(made->operands[0]))
+      key += str(" ", made->primitive->name, " ", ir::attribute_text(made->attributes.get()));
   }
   rhs.packed = lasting ? planner_.store().get<Packed>(key, *stored, make) : make();
   // What made them has nothing to do any more.
