@@ -159,6 +159,10 @@ if [ $mode != fast ]; then
   for suite in "${model_suites[@]}"; do
     conformance "$suite on cpu, 1, 2 and 3 threads" "$suite" --backend cpu --compare-threads 1,2,3
   done
+  for backend in cpu reference; do
+    check "every dtype that the schemas allow, on $backend" "$python" tests/check_types.py "$program" "$cases/node" \
+      "$build/type-cases" --keep --backend "$backend"
+  done
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
   conformance "node on cpu, eager" node --backend cpu --eager
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then

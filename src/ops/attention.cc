@@ -12,11 +12,12 @@ using ir::Builder;
 using ir::Value;
 using Scores = ir::AttentionAttributes::Scores;
 
-// A mask may end before the keys do: the rest takes no part.
+// Numbers of any kind are added to the scores as those of the query. A mask may end before the keys do: the rest takes
+// no part.
 Value whole_mask(OpContext& op, Value mask, Dim keys) {
   Builder& b = op.build();
+  if (b.dtype(mask) != DType::boolean) mask = b.convert(mask, op.dtype(0));
   const DType dtype = b.dtype(mask);
-  op.check(dtype == DType::boolean || is_float(dtype), "attn_mask must be bool or floating point, is ", name(dtype));
   const Dim extent = b.shape(mask)[3];
   if (provably_eq(extent, 1) || provably_eq(extent, keys)) return mask;
   if (!decide_lt(extent, keys, "Attention: is the mask shorter than the keys?")) return mask;

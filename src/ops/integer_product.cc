@@ -91,8 +91,8 @@ Value requantize(Builder& b, Value x, Value factor, Value zero_point) {
   const DType dtype = b.dtype(zero_point);
   const Dims shape = b.shape(x);
   const Value scaled = b.multiply(b.convert(x, DType::f32), b.broadcast_to(factor, shape));
-  if (!is_integer(dtype)) return b.convert(scaled, dtype);
   const Value zero = b.broadcast_to(b.convert(zero_point, DType::f32), shape);
+  if (!is_integer(dtype)) return b.convert(b.add(scaled, zero), dtype);
   const bool is_signed = is_signed_integer(dtype);
   const double count = static_cast<double>(int64_t{1} << bit_width(dtype)), low = is_signed ? -count / 2 : 0;
   const Value y = b.clamp(b.scalar(DType::f32, low), b.add(b.round_nearest_even(scaled), zero),
@@ -119,9 +119,13 @@ Value scale_of(OpContext& op, size_t i) {
 void qlinear_matmul(OpContext& op) {
   Builder& b = op.build();
   const DType a = op.dtype(0), c = op.dtype(3);
+  const auto without_zero = [&](size_t i, bool rows) {
+    const Value x = b.convert(op.input(i), DType::f32);
+    return subtract_from(b, x, b.convert(against(b, op.input(i + 2), rows), DType::f32));
+  };
   const Value product = is_integer(a) && is_integer(c)
                             ? integer_matmul(b, op.input(0), zero_point_of(op, 2), op.input(3), zero_point_of(op, 5))
-                            : matmul(b, op.input(0), op.input(3), DType::f32);
+                            : matmul(b, without_zero(0, true), without_zero(3, false), DType::f32);
   Value factor = multiply(b, against(b, scale_of(op, 1), true), against(b, scale_of(op, 4), false));
   const Value y_scale = against(b, scale_of(op, 6), true);
   const auto [wide_factor, wide_scale] = b.numpy_broadcast(factor, y_scale);

@@ -1,4 +1,6 @@
 // MatMul, Gemm, and of com.microsoft FusedMatMul.
+#include <cmath>
+
 #include "ops/matmul.h"
 
 #include <algorithm>
@@ -138,12 +140,14 @@ Value gemm(OpContext& op) {
   require_same_dtype(op, 0, 1);
   op.check(op.rank(0) == 2 && op.rank(1) == 2, "A and B must have rank 2, have ", op.rank(0), " and ", op.rank(1));
   Builder& build = op.build();
-  const DType dtype = op.dtype(0), inner = is_half(dtype) ? DType::f32 : dtype;
+  // Factors that are no integers: what they give of integers is truncated once, at the end.
+  const bool fractions = is_integer(op.dtype(0)) && (std::trunc(alpha) != alpha || std::trunc(beta) != beta);
+  const DType dtype = op.dtype(0), inner = is_half(dtype) ? DType::f32 : fractions ? DType::f64 : dtype;
   ir::DotGeneralAttributes dot;
-  dot.dtype = inner;
+  dot.dtype = is_half(dtype) ? DType::f32 : dtype;
   dot.lhs_contracting = {trans_a ? 0 : 1};
   dot.rhs_contracting = {trans_b ? 1 : 0};
-  Value y = scaled(build, build.dot_general(op.input(0), op.input(1), dot), alpha);
+  Value y = scaled(build, build.convert(build.dot_general(op.input(0), op.input(1), dot), inner), alpha);
   if (op.has_input(2) && beta != 0) {
     require_same_dtype(op, 0, 2);
     const Value c = scaled(build, build.convert(op.input(2), inner), beta);

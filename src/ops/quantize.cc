@@ -64,6 +64,7 @@ void quantize(OpContext& op) {
   op.check(wanted == DType::invalid || wanted == dtype, "output_dtype ", name(wanted), " is not the zero point's, ",
            name(dtype));
   Value x = op.input(0);
+  if (is_integer(b.dtype(p.scale))) p.scale = b.convert(p.scale, DType::f32);
   if (precision != DType::invalid && is_float(precision) && bit_width(precision) >= 16) {
     x = b.convert(x, precision);
     p.scale = b.convert(p.scale, precision);
@@ -73,7 +74,8 @@ void quantize(OpContext& op) {
     const DType inner = b.dtype(x) == DType::f64 ? DType::f64 : DType::f32;
     const Value scale = b.convert(p.scale, inner);
     const std::vector<int64_t> axes = b.rank(scale) == 0 ? std::vector<int64_t>{} : std::vector{p.attributes.axis};
-    const Value scaled = b.divide(b.convert(x, inner), b.broadcast_in_dim(scale, b.shape(x), axes));
+    Value scaled = b.divide(b.convert(x, inner), b.broadcast_in_dim(scale, b.shape(x), axes));
+    if (p.zero_point) scaled = b.add(scaled, b.broadcast_in_dim(b.convert(p.zero_point, inner), b.shape(x), axes));
     return op.output(0, convert_float8(b, scaled, dtype, false));
   }
   op.output(0, ir::quantize_linear(b, x, p.scale, p.zero_point, p.attributes));

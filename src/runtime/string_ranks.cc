@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/strings.h"
+
 namespace transmuter::runtime {
 namespace {
 
@@ -67,8 +69,52 @@ constexpr std::array<std::string_view, 15> kPassing = {"Cast",
                                                        "OptionalGetElement",
                                                        "If"};
 
+// These move elements or compare them, which ranks do as well; nothing else can be made of strings.
+constexpr std::array<std::string_view, 35> kMoving = {"ArrayFeatureExtractor",
+                                                      "CenterCropPad",
+                                                      "Compress",
+                                                      "Concat",
+                                                      "ConcatFromSequence",
+                                                      "DepthToSpace",
+                                                      "DynamicSlice",
+                                                      "Equal",
+                                                      "Expand",
+                                                      "Flatten",
+                                                      "Gather",
+                                                      "GatherElements",
+                                                      "GatherND",
+                                                      "NonZero",
+                                                      "OneHot",
+                                                      "Pad",
+                                                      "Reshape",
+                                                      "Resize",
+                                                      "ReverseSequence",
+                                                      "Scatter",
+                                                      "ScatterND",
+                                                      "ScatterElements",
+                                                      "Slice",
+                                                      "SpaceToDepth",
+                                                      "Split",
+                                                      "SplitToSequence",
+                                                      "Squeeze",
+                                                      "TensorScatter",
+                                                      "Tile",
+                                                      "Transpose",
+                                                      "Trilu",
+                                                      "Unique",
+                                                      "Unsqueeze",
+                                                      "Upsample",
+                                                      "Where"};
+
+bool calculates(const onnx::Node& node) {
+  if (!contains(kMoving, node.op_type)) return true;
+  const onnx::Attribute *reduction = node.find("reduction"), *mode = node.find("mode");
+  if (reduction) return reduction->s != "none";
+  return mode && (node.op_type == "Resize" || node.op_type == "Upsample") && mode->s != "nearest";
+}
+
 bool is_string_output(const onnx::Node& node, size_t i) {
-  if (node.op_type == "Equal") return false;
+  if (node.op_type == "Equal" || node.op_type == "NonZero") return false;
   return node.op_type != "Unique" || i == 0;
 }
 
@@ -76,7 +122,11 @@ bool is_string_output(const onnx::Node& node, size_t i) {
 
 bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs) {
   const bool moves = node.domain.empty() || node.op_type == "ArrayFeatureExtractor" || node.op_type == "GatherND";
-  return moves && !contains(kPassing, node.op_type) && std::any_of(inputs.begin(), inputs.end(), holds_strings);
+  if (!moves || contains(kPassing, node.op_type) || std::none_of(inputs.begin(), inputs.end(), holds_strings))
+    return false;
+  if (calculates(node))
+    throw Error(ErrorCode::invalid_model, str(node.op_type, ": strings are nothing to calculate with"));
+  return true;
 }
 
 std::vector<Value> run_on_ranks(const onnx::Node& node, const std::vector<Value>& inputs,

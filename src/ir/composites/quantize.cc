@@ -78,7 +78,10 @@ std::vector<Value> decompose_quantize(Builder& build, std::span<const Value> ope
     return spread(build, build.convert(value, dtype), shape, quantize.axis, quantize.block);
   };
   Value y = build.divide(build.convert(operands[0], dtype), parameter(operands[1]));
-  if (!is_integer(quantize.dtype)) return {build.convert(y, quantize.dtype)};
+  if (!is_integer(quantize.dtype)) {
+    if (quantize.has_zero_point) y = build.add(y, parameter(operands[2]));
+    return {build.convert(y, quantize.dtype)};
+  }
   y = build.round_nearest_even(y);
   if (quantize.has_zero_point) y = build.add(y, parameter(operands[2]));
   const int width = bit_width(quantize.dtype);
