@@ -186,6 +186,28 @@ TEST(Passes, InlineUntilNothingIsLeft) {
   for (const Op& op : plain.ops()) EXPECT_EQ(op.primitive->decompose, nullptr);
 }
 
+// A region keeps what the main body does: backends compile it by the same rules, the interpreter runs the body of what
+// it has no evaluation of.
+TEST(Passes, CompositesStayInRegions) {
+  const auto softmax_of = [](double sign) {
+    Builder b(nullptr);
+    const Value x = b.input({DType::f32, {2, 3}}, "x");
+    return std::make_shared<const Program>(b.finish({softmax(b, b.multiply(x, b.like(x, sign)), 1)}));
+  };
+  Builder b(nullptr);
+  const Value which = b.input({DType::i32, {}}, "which"), x = b.input({DType::f32, {2, 3}}, "x");
+  const Program program = b.finish(b.case_of(which, {x}, {softmax_of(1), softmax_of(-1)}));
+  const Program kept = inline_composites(program, [](const Program&, const Op&) { return true; });
+  const Program plain = inline_composites(program);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NE(op_names(*kept.ops()[0].regions[i]).find("softmax"), std::string::npos);
+    EXPECT_EQ(op_names(*plain.ops()[0].regions[i]).find("softmax"), std::string::npos);
+    const std::vector<Tensor> inputs{make(DType::i32, {static_cast<double>(i)}, {}),
+                                     make(DType::f32, {1, 2, 3, 0, -1, 4}, {2, 3})};
+    EXPECT_EQ(evaluate(kept, inputs)[0].to_vector<float>(), evaluate(plain, inputs)[0].to_vector<float>());
+  }
+}
+
 TEST(Passes, SplitWeightsPreparesWhatDoesNotGrow) {
   Builder b(nullptr);
   Value x = b.input({DType::f32, {1, 256}}, "x");

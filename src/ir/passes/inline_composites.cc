@@ -8,12 +8,6 @@ namespace {
 
 using Keep = std::function<bool(const Program&, const Op&)>;
 
-// Inside regions a composite is kept only where the interpreter runs it, too.
-Keep inside_regions(const Keep& keep) {
-  if (!keep) return keep;
-  return [&keep](const Program& inner, const Op& op) { return op.primitive->evaluate && keep(inner, op); };
-}
-
 bool is_inlined(const Program& program, const Op& op, const Keep& keep) {
   return op.primitive->decompose && !(keep && keep(program, op));
 }
@@ -22,7 +16,7 @@ bool has_inlined(const Program& program, const Keep& keep) {
   for (const Op& op : program.ops()) {
     if (is_inlined(program, op, keep)) return true;
     for (const ProgramPtr& region : op.regions)
-      if (has_inlined(*region, inside_regions(keep))) return true;
+      if (has_inlined(*region, keep)) return true;
   }
   return false;
 }
@@ -32,8 +26,7 @@ Program inline_once(const Program& program, const Keep& keep) {
   Copier copier(program);
   for (const Op& op : program.ops()) {
     if (!is_inlined(program, op, keep)) {
-      copier.copy(op, changed_regions(
-                          op, [&](const Program& region) { return inline_composites(region, inside_regions(keep)); }));
+      copier.copy(op, changed_regions(op, [&](const Program& region) { return inline_composites(region, keep); }));
       continue;
     }
     copier.locate(op);

@@ -7,8 +7,7 @@
 
 namespace transmuter::ir {
 
-// `keep(op)`: this composite stays (its attributes and types suit a kernel). Without it all go. In regions, which
-// evaluators run, only those stay that can be evaluated as they are.
+// `keep(op)`: this composite stays (its attributes and types suit a kernel). Without it all go.
 Program inline_composites(Program program, const std::function<bool(const Program& program, const Op& op)>& keep = {});
 
 }  // namespace transmuter::ir
