@@ -203,8 +203,11 @@ def main():
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if not (arguments.keep and arguments.folder.is_dir()):
+        partial = arguments.folder.with_name(arguments.folder.name + ".part")
+        shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(arguments.folder, ignore_errors=True)
-        print(f"{build(arguments.cases, arguments.folder, arguments.operator)} graphs")
+        print(f"{build(arguments.cases, partial, arguments.operator)} graphs")
+        partial.rename(arguments.folder)
     command = [arguments.program, "test", arguments.folder, "--backend", arguments.backend, "--threads", "1", "--jobs", "2"]
     result = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in result.stdout.splitlines() if line.startswith("FAIL ")]
