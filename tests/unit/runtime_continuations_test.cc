@@ -204,6 +204,61 @@ TEST(Continuations, AreListed) {
   EXPECT_NE(run.stablehlo().find("segment_1"), std::string::npos);
 }
 
+// How many positions of x are not zero decides on the rank of what is made of them.
+TEST(Continuations, ACountThatDecidesIsKnownBehindTheBreak) {
+  const auto branch = [](const std::string& op, const Strings& inputs, const std::string& out) {
+    return graph({.nodes = {node(op, inputs, {out})}, .outputs = {value(out, kInt64)}, .name = op});
+  };
+  Runner r({.nodes = {node("Mul", {"x", "three"}, {"scaled"}), node("NonZero", {"scaled"}, {"found"}),
+                      node("Shape", {"found"}, {"d"}), node("Gather", {"d", "one"}, {"n"}),
+                      node("Greater", {"n", "two"}, {"many"}),
+                      node("If", {"many"}, {"y"},
+                           {graph_attribute("then_branch", branch("Squeeze", {"found", "axes"}, "a")),
+                            graph_attribute("else_branch", branch("Identity", {"found"}, "b"))}),
+                      node("Cast", {"y"}, {"z"}, {int_attribute("to", 1)})},
+            .inputs = {shaped("x", kFloat, {"n"})},
+            .outputs = {value("z")},
+            .initializers = {float_tensor("three", {3}), int64_tensor("one", {1}, true), int64_tensor("two", {2}, true),
+                             int64_tensor("axes", {0})}});
+  const auto with = [&](std::vector<float> x) {
+    const int64_t n = static_cast<int64_t>(x.size());
+    return r.runner->run({Tensor(x, {n})}, RunContext())[0];
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(floats_of(with({0, 1, 0, 4})), (std::vector<float>{1, 3}));
+    EXPECT_EQ(with({0, 1, 0, 4}).tensor.rank(), 2);
+    EXPECT_EQ(floats_of(with({1, 1, 0, 4, 5})), (std::vector<float>{0, 1, 3, 4}));
+    EXPECT_EQ(with({1, 1, 1}).tensor.rank(), 1);
+    EXPECT_EQ(floats_of(with({0, 0})), std::vector<float>());
+  }
+  EXPECT_EQ(r.state->counters.traces, 1);
+  EXPECT_LE(r.state->counters.continuations, 3);  // none is a kind of its own where a lowering asks
+}
+
+// A break inside of a branch stays in the middle of a trace.
+TEST(Continuations, ABreakInsideOfABranchIsRunWhileTracing) {
+  Strings inside{encoder("words", "labels")};
+  for (const std::string& n : decide("labels", "scaled", "y")) inside.push_back(n);
+  const std::string taken = graph({.nodes = inside, .outputs = {value("y")}, .name = "taken"});
+  const std::string other =
+      graph({.nodes = {node("Identity", {"scaled"}, {"same"})}, .outputs = {value("same")}, .name = "other"});
+  Runner r(
+      {.nodes = {node("Mul", {"x", "three"}, {"scaled"}), node("Shape", {"x"}, {"d"}),
+                 node("Gather", {"d", "zero"}, {"n"}), node("Greater", {"n", "two"}, {"long"}),
+                 node("If", {"long"}, {"chosen"},
+                      {graph_attribute("then_branch", taken), graph_attribute("else_branch", other)}),
+                 node("Add", {"chosen", "x"}, {"z"})},
+       .inputs = {shaped("x", kFloat, {"n"}), shaped("words", kString, {"m"})},
+       .outputs = {value("z")},
+       .initializers = {float_tensor("three", {3}), int64_tensor("zero", {0}, true), int64_tensor("two", {2}, true)}});
+  for (int round = 0; round < 2; ++round) {
+    for (const int64_t m : {1, 3, 2, 5}) EXPECT_EQ(r.run({counting({4}), words(m)}), expected(4, m > 2)) << m;
+    EXPECT_EQ(r.run({counting({2}), words(2)}), (std::vector<float>{0, 4}));
+  }
+  EXPECT_EQ(r.state->counters.traces, 3);
+  EXPECT_EQ(r.state->counters.continuations, 0);
+}
+
 // Given away: what is read before and after a break is not written over between.
 TEST(Continuations, InputsGivenAwayAreTakenByTheLastReader) {
   const CompiledModel run = load(bytes_of(parts(true))).compile({});
