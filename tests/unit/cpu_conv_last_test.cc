@@ -45,6 +45,7 @@ struct Case {
   const char* name;
   int64_t images, in_channels, out_channels, groups;
   int64_t in[2], kernel[2], stride[2], dilation[2], pad[2], pad_end[2];
+  int64_t spread[2] = {1, 1};
 };
 
 const Case kCases[] = {
@@ -86,6 +87,12 @@ const Case kCases[] = {
     {"depthwise 3x3 stride 2", 1, 33, 33, 33, {20, 31}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
     {"depthwise 5x5 stride 2", 1, 6, 6, 6, {13, 14}, {5, 5}, {2, 2}, {1, 1}, {2, 2}, {1, 2}},
     {"depthwise 7x7", 1, 18, 18, 18, {9, 15}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}},
+    {"transposed 2x2", 2, 16, 20, 1, {5, 7}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {2, 2}},
+    {"transposed 4x4", 1, 24, 20, 1, {5, 9}, {4, 4}, {1, 1}, {1, 1}, {2, 2}, {2, 2}, {2, 2}},
+    {"transposed 3x5, groups", 1, 24, 40, 2, {6, 4}, {3, 5}, {1, 1}, {1, 1}, {1, 3}, {2, 4}, {2, 3}},
+    {"transposed, negative padding", 1, 24, 20, 1, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {-1, -2}, {1, -3}, {2, 3}},
+    {"transposed line", 2, 40, 24, 1, {1, 30}, {1, 16}, {1, 1}, {1, 1}, {0, 11}, {0, 12}, {1, 8}},
+    {"transposed to one pixel", 1, 24, 20, 1, {2, 1}, {3, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 1}, {2, 2}},
     {"depthwise 2x3, rows apart", 1, 18, 18, 18, {9, 15}, {2, 3}, {3, 1}, {2, 1}, {1, 0}, {1, 0}},
 };
 
@@ -94,7 +101,8 @@ Windows windows_of(const Case& c) {
   for (int i = 0; i < 2; ++i) {
     w.in[i + 1] = c.in[i], w.kernel[i + 1] = c.kernel[i], w.stride[i + 1] = c.stride[i];
     w.dilation[i + 1] = c.dilation[i], w.pad[i + 1] = c.pad[i];
-    w.out[i + 1] = (c.in[i] + c.pad[i] + c.pad_end[i] - (c.kernel[i] - 1) * c.dilation[i] - 1) / c.stride[i] + 1;
+    w.in[i + 1] = (c.in[i] - 1) * c.spread[i] + 1;  // with the zeros
+    w.out[i + 1] = (w.in[i + 1] + c.pad[i] + c.pad_end[i] - (c.kernel[i] - 1) * c.dilation[i] - 1) / c.stride[i] + 1;
   }
   return w;
 }
@@ -108,6 +116,21 @@ std::vector<float> channels_last(const std::vector<float>& x, int64_t images, in
       for (int64_t p = 0; p < pixels; ++p)
         out[static_cast<size_t>((n * pixels + p) * width + c)] =
             x[static_cast<size_t>((n * channels + c) * pixels + p)];
+    }
+  }
+  return out;
+}
+
+// Images with zeros between their elements.
+std::vector<float> spread(const std::vector<float>& x, const Case& c) {
+  const Windows w = windows_of(c);
+  const int64_t planes = c.images * c.in_channels;
+  std::vector<float> out(static_cast<size_t>(planes * w.in_pixels()));
+  for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t i = 0; i < c.in[0]; ++i) {
+      for (int64_t j = 0; j < c.in[1]; ++j)
+        out[static_cast<size_t>((p * w.in[1] + i * c.spread[0]) * w.in[2] + j * c.spread[1])] =
+            x[static_cast<size_t>((p * c.in[0] + i) * c.in[1] + j)];
     }
   }
   return out;
@@ -134,7 +157,8 @@ std::vector<float> run(const Case& c, const End& end, int64_t gap, int threads, 
   plain.in_channels = c.in_channels, plain.out_channels = c.out_channels;
   plain.x_channel = plain.windows.in_pixels(), plain.x_image = plain.x_channel * c.in_channels;
   plain.y_channel = plain.windows.out_pixels(), plain.y_image = plain.y_channel * c.out_channels;
-  const auto x = random_floats(plain.x_image * c.images, 1);
+  const auto elements = random_floats(c.images * c.in_channels * c.in[0] * c.in[1], 1);
+  const auto x = spread(elements, c);
   const auto filters = random_floats(c.out_channels * c.in_channels / c.groups * plain.windows.taps(), 2);
   const auto bias = random_floats(c.out_channels, 3), residual = random_floats(plain.y_image * c.images, 4);
   std::vector<float> y(static_cast<size_t>(plain.y_image * c.images), 77.0f);
@@ -153,10 +177,11 @@ std::vector<float> run(const Case& c, const End& end, int64_t gap, int threads, 
 
   ConvLastArgs a;
   a.windows = plain.windows;
+  for (int i = 0; i < 2; ++i) a.windows.in[i + 1] = c.in[i], a.spread[i + 1] = c.spread[i];
   a.images = c.images, a.groups = c.groups, a.in_channels = c.in_channels, a.out_channels = c.out_channels;
   a.way = conv_last_way(a);
   EXPECT_NE(a.way, ConvLastWay::none) << c.name;
-  const auto turned = channels_last(x, c.images, c.in_channels, gap);
+  const auto turned = channels_last(elements, c.images, c.in_channels, gap);
   a.x = turned.data();
   a.x_pixel = c.in_channels + gap, a.x_row = a.x_pixel * c.in[1], a.x_image = a.x_row * c.in[0];
   if (conv_last_copies(a) && gap == 0) {
@@ -247,7 +272,7 @@ TEST(CpuPoolLast, WindowsOfEveryKind) {
         plain.pooling = maximum ? Pooling::max : Pooling::average_with_pad;
         // Every window counts whole: the average is the sum by the taps.
         plain.pad_end[1] = plain.pad_end[2] = 1000;
-        if (c.pad[0] < 0) continue;
+        if (c.pad[0] < 0 || c.spread[0] > 1 || c.spread[1] > 1) continue;
         const auto x = random_floats(plain.planes * plain.windows.in_pixels(), 1);
         std::vector<float> want(static_cast<size_t>(plain.planes * plain.windows.out_pixels())), got = want;
         plain.x = x.data(), plain.y = want.data();

@@ -20,17 +20,17 @@ bool in_registers(const Epilogue& e) {
   return clamps && e.alpha == 1 && (!e.residual || (e.combine == Combine::add_before && e.residual_scale == 1));
 }
 
-void finish_pixels(const Epilogue& epilogue, float* y, int64_t pixels, int64_t channels, int64_t channel,
+void finish_pixels(const Epilogue& epilogue, float* y, int64_t pixels, int64_t distance, int64_t channel,
                    int64_t columns, const float* residual) {
   Epilogue e = epilogue;
-  e.residual_row = channels;
+  e.residual_row = distance;
   e.residual_column = 1;
   gemm_ops().finish({.tile = y,
-                     .tile_stride = channels,
+                     .tile_stride = distance,
                      .rows = pixels,
                      .columns = columns,
                      .c = y,
-                     .c_row = channels,
+                     .c_row = distance,
                      .c_column = 1,
                      .epilogue = &e,
                      .column_bias = e.column_bias ? e.column_bias + channel : nullptr,
@@ -47,12 +47,14 @@ ConvLastWay conv_last_way(const ConvLastArgs& c) {
   if (c.images * c.in_channels * c.out_channels * w.in_pixels() * w.out_pixels() * w.taps() <= 0) {
     return ConvLastWay::none;
   }
-  if (c.groups > 1 && c.in_channels == c.groups && c.out_channels == c.groups) {
+  const bool spread = c.spread[0] * c.spread[1] * c.spread[2] > 1;
+  if (c.groups > 1 && c.in_channels == c.groups && c.out_channels == c.groups && !spread) {
     return depthwise_takes(c) ? ConvLastWay::depthwise : ConvLastWay::none;
   }
   // Lanes are output channels: few of them would leave most lanes idle.
   if (c.out_channels / c.groups * 2 <= last_ops().lanes) return ConvLastWay::none;
   if (c.groups > 1 && c.in_channels / c.groups < kFewChannels) return ConvLastWay::none;
+  if (spread) return transposed_takes(c) ? ConvLastWay::transposed : ConvLastWay::none;
   return winograd_takes(c) ? ConvLastWay::winograd : ConvLastWay::direct;
 }
 
@@ -62,6 +64,8 @@ size_t conv_last_packed_bytes(const ConvLastArgs& c) {
       return depthwise_packed_bytes(c);
     case ConvLastWay::winograd:
       return winograd_packed_bytes(c);
+    case ConvLastWay::transposed:
+      return transposed_packed_bytes(c);
     default:
       return direct_packed_bytes(c);
   }
@@ -73,8 +77,10 @@ void conv_last_pack(const ConvLastArgs& c, const float* filters, void* out, Thre
       return depthwise_pack(c, filters, out);
     case ConvLastWay::winograd:
       return winograd_pack(c, filters, out, pool);
+    case ConvLastWay::transposed:
+      return transposed_pack(c, filters, out, pool);
     default:
-      return direct_pack(c, filters, out, pool);
+      return direct_pack(c, filters, {{0, 0}, {1, 1}, c.windows.kernel[2], c.windows.taps()}, out, pool);
   }
 }
 
@@ -84,6 +90,8 @@ size_t conv_last_scratch_bytes(const ConvLastArgs& c, int threads) {
       return depthwise_scratch_bytes(c, threads);
     case ConvLastWay::winograd:
       return winograd_scratch_bytes(c, threads);
+    case ConvLastWay::transposed:
+      return transposed_scratch_bytes(c, threads);
     default:
       return direct_scratch_bytes(c, threads);
   }
@@ -96,6 +104,8 @@ void conv_last(const ConvLastArgs& c, void* scratch, ThreadPool& pool) {
       return conv_depthwise(c, memory, pool);
     case ConvLastWay::winograd:
       return conv_winograd(c, memory, pool);
+    case ConvLastWay::transposed:
+      return conv_transposed(c, memory, pool);
     default:
       return conv_direct(c, memory, pool);
   }

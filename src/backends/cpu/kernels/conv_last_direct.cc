@@ -64,8 +64,8 @@ struct Tiles {
   int64_t per_line;      // 0: tiles run on from line to line
   int64_t count;
 
-  Tiles(int64_t lines_, int64_t width_, int64_t most) : lines(lines_), width(width_) {
-    per_line = width * 2 < most && lines > 1 ? 0 : ceil_div(width, most);
+  Tiles(int64_t lines_, int64_t width_, int64_t most, bool run_on) : lines(lines_), width(width_) {
+    per_line = run_on && width * 2 < most && lines > 1 ? 0 : ceil_div(width, most);
     count = per_line ? lines * per_line : ceil_div(lines * width, most);
   }
   int64_t first(int64_t tile) const {
@@ -76,6 +76,7 @@ struct Tiles {
 
 bool one_line(const ConvLastArgs& c) {
   const Windows& w = c.windows;
+  if (c.y_pixel != 0) return false;
   for (int axis = 1; axis < 3; ++axis) {
     if (w.kernel[axis] != 1 || w.stride[axis] != 1 || w.pad[axis] != 0 || w.in[axis] != w.out[axis]) return false;
   }
@@ -101,7 +102,7 @@ Plan make_plan(const ConvLastArgs& c, int threads) {
   const Windows& w = c.windows;
   const bool line = one_line(c);
   const int64_t lines = line ? 1 : c.images * w.out[1], width = line ? c.images * w.out[1] * w.out[2] : w.out[2];
-  Plan p{.filters = Filters(c), .tiles = Tiles(lines, width, ops.tile_pixels)};
+  Plan p{.filters = Filters(c), .tiles = Tiles(lines, width, ops.tile_pixels, c.y_pixel == 0)};
   p.line = line;
   p.edgeless = line || (conv_last_copies(c) && p.tiles.per_line > 0);
   const Filters& f = p.filters;
@@ -154,6 +155,10 @@ class Task {
     pointers_ = reinterpret_cast<const float**>(slot + 2 * p.steps_bytes);
     rows_ = reinterpret_cast<float*>(slot + p.slot_bytes) - p.rows_floats * ops_.tile_pixels;
     in_tile_ = in_registers(c.epilogue);
+    const bool dense = c.y_pixel == 0;
+    y_pixel_ = dense ? c.out_channels : c.y_pixel;
+    y_row_ = dense ? y_pixel_ * c.windows.out[2] : c.y_row;
+    y_image_ = dense ? y_row_ * c.windows.out[1] : c.y_image;
     // Pixels of one line are fetched by the kernel, unless they are copied.
     far_ = source.height * source.row > kNearFloats && p.tiles.per_line && (!p.line || p.rows_floats);
   }
@@ -205,6 +210,7 @@ class Task {
     int64_t at[kMaxTilePixels], top[kMaxTilePixels], left[kMaxTilePixels];
     int64_t x = first_ % p_.tiles.width, line = first_ / p_.tiles.width;
     int64_t y = line % w.out[1], image = line / w.out[1];  // both 0 in one line
+    y_at_ = image * y_image_ + y * y_row_ + x * y_pixel_;
     const int64_t first_channel = group_ * f_.in + block_ * f_.block;
     for (int64_t r = 0; r < pixels_; ++r) {
       top[r] = y * w.stride[1] - s_.pad_top, left[r] = x * w.stride[2] - s_.pad_left;
@@ -290,7 +296,7 @@ class Task {
   void run_panel(int64_t panel) {
     const bool wide = f_.vectors(panel) == 2, last = block_ + 1 == f_.blocks;
     const int64_t channel = group_ * f_.out + panel * 2 * f_.lanes;
-    const int64_t at = first_ * c_.out_channels + channel;
+    const int64_t at = y_at_ + channel;
     const Epilogue& e = c_.epilogue;
     LastTile t{.rows = pointers_,
                .steps = wide ? wide_steps_ : narrow_steps_,
@@ -298,7 +304,7 @@ class Task {
                .length = length_,
                .b = static_cast<const float*>(c_.packed_filters) + f_.at(group_, block_, panel),
                .y = c_.y + at,
-               .y_pixel = c_.out_channels,
+               .y_pixel = y_pixel_,
                .bias = nullptr,
                .residual = nullptr,
                .columns = f_.columns(panel),
@@ -316,8 +322,7 @@ class Task {
     }
     (wide ? ops_.tiles : ops_.narrow_tiles)[pixels_ - 1](t);
     if (in_tile_ || !last) return;
-    finish_pixels(e, t.y, repeat_ * pixels_, c_.out_channels, channel, t.columns,
-                  e.residual ? e.residual + at : nullptr);
+    finish_pixels(e, t.y, repeat_ * pixels_, y_pixel_, channel, t.columns, e.residual ? e.residual + at : nullptr);
   }
 
   const ConvLastArgs& c_;
@@ -335,6 +340,7 @@ class Task {
   int64_t group_ = 0, block_ = 0, first_panel_ = 0, end_panel_ = 0;
   int64_t first_ = 0, pixels_ = 0, repeat_ = 1, segments_ = 0, length_ = 0;
   int64_t ahead_ = 0, ahead_panel_ = 0;
+  int64_t y_pixel_, y_row_, y_image_, y_at_ = 0;
 };
 
 // One row of an image's copy, its padding included.
@@ -411,24 +417,26 @@ size_t direct_packed_bytes(const ConvLastArgs& c) {
   return static_cast<size_t>(c.groups * Filters(c).group_floats() * 4);
 }
 
-void direct_pack(const ConvLastArgs& c, const float* filters, void* out, ThreadPool& pool) {
+void direct_pack(const ConvLastArgs& c, const float* filters, const Taps& from_taps, void* out, ThreadPool& pool) {
   auto* packed = static_cast<float*>(out);
-  const int64_t taps = c.windows.taps();
   const Filters f(c);
+  const Windows& w = c.windows;
   pool.parallel_for(c.groups * f.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t group = i / f.panels, panel = i % f.panels;
-      const int64_t width = f.vectors(panel) * f.lanes, columns = f.columns(panel), filter = f.in * taps;
+      const int64_t width = f.vectors(panel) * f.lanes, columns = f.columns(panel), filter = f.in * from_taps.all;
       const float* from = filters + (group * f.out + panel * 2 * f.lanes) * filter;
       for (int64_t b = 0; b < f.blocks; ++b) {
         const int64_t channels = f.block_in(b);
-        float* to = packed + f.at(group, b, panel);
         for (int64_t channel = 0; channel < channels; ++channel) {
-          for (int64_t tap = 0; tap < taps; ++tap) {
-            const float* in = from + (b * f.block + channel) * taps + tap;
-            float* row = to + (tap * channels + channel) * width;
-            for (int64_t j = 0; j < columns; ++j) row[j] = in[j * filter];
-            for (int64_t j = columns; j < width; ++j) row[j] = 0;
+          float* row = packed + f.at(group, b, panel) + channel * width;
+          const float* one = from + (b * f.block + channel) * from_taps.all;
+          for (int64_t h = 0; h < w.kernel[1]; ++h) {
+            for (int64_t across = 0; across < w.kernel[2]; ++across, row += channels * width) {
+              const float* in = one + from_taps.at(h, across);
+              for (int64_t j = 0; j < columns; ++j) row[j] = in[j * filter];
+              for (int64_t j = columns; j < width; ++j) row[j] = 0;
+            }
           }
         }
       }

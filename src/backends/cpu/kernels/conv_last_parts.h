@@ -18,9 +18,9 @@ inline int64_t even_cut(int64_t i, int64_t parts, int64_t whole) { return i * wh
 
 // Whether the epilogue is all done on sums in registers.
 bool in_registers(const Epilogue& e);
-// The rest of the epilogue on raw sums that lie in y already: rows of `columns` channels, of which `channel` is the
-// first, at[i] being pixel i of `pixels` neighbours in a dense image of `channels` channels.
-void finish_pixels(const Epilogue& e, float* y, int64_t pixels, int64_t channels, int64_t channel, int64_t columns,
+// The rest of the epilogue on raw sums that lie in y already: `columns` channels from `channel` on of `pixels`
+// neighbours, which are `distance` floats apart.
+void finish_pixels(const Epilogue& e, float* y, int64_t pixels, int64_t distance, int64_t channel, int64_t columns,
                    const float* residual);
 
 // Floats of the pixels that a tile reads before the next block of channels: they stay in the first-level cache.
@@ -54,8 +54,15 @@ struct Filters {
   }
 };
 
+// Which taps of the filters a convolution reads: its tap (h, w) is theirs at (first + step * that).
+struct Taps {
+  int64_t first[2], step[2];
+  int64_t across, all;  // theirs
+  int64_t at(int64_t h, int64_t w) const { return (first[0] + step[0] * h) * across + first[1] + step[1] * w; }
+};
+
 size_t direct_packed_bytes(const ConvLastArgs& args);
-void direct_pack(const ConvLastArgs& args, const float* filters, void* out, ThreadPool& pool);
+void direct_pack(const ConvLastArgs& args, const float* filters, const Taps& taps, void* out, ThreadPool& pool);
 size_t direct_scratch_bytes(const ConvLastArgs& args, int threads);
 void conv_direct(const ConvLastArgs& args, std::byte* scratch, ThreadPool& pool);
 
@@ -70,5 +77,11 @@ size_t winograd_packed_bytes(const ConvLastArgs& args);
 void winograd_pack(const ConvLastArgs& args, const float* filters, void* out, ThreadPool& pool);
 size_t winograd_scratch_bytes(const ConvLastArgs& args, int threads);
 void conv_winograd(const ConvLastArgs& args, std::byte* scratch, ThreadPool& pool);
+
+bool transposed_takes(const ConvLastArgs& args);
+size_t transposed_packed_bytes(const ConvLastArgs& args);
+void transposed_pack(const ConvLastArgs& args, const float* filters, void* out, ThreadPool& pool);
+size_t transposed_scratch_bytes(const ConvLastArgs& args, int threads);
+void conv_transposed(const ConvLastArgs& args, std::byte* scratch, ThreadPool& pool);
 
 }  // namespace transmuter::cpu

@@ -59,8 +59,15 @@ class ConvStep : public Step {
     if (!wide_) bind.dense(op_.operands[1]);
     if (e_.bias) bind.dense(e_.bias);
     bind.untouch();
-    ConvLastArgs last = channels_last_arguments(bind);
-    last.way = choose(bind, last);
+    const Extents in = bind.shape(op_.operands[0]);
+    ConvLastArgs last = channels_last_arguments(bind, in);
+    if (product(spread(in)) != product(in)) {
+      const auto& dilation = op_.as<ir::ConvolutionAttributes>().lhs_dilation;
+      for (size_t i = 0; i < dilation.size(); ++i) last.spread[i + 3 - dilation.size()] = dilation[i];
+      last.way = choose(bind, last);
+      if (last.way == ConvLastWay::none) last = channels_last_arguments(bind, spread(in));
+    }
+    if (last.way == ConvLastWay::none) last.way = choose(bind, last);
     if (last.way != ConvLastWay::none) return bind_channels_last(bind, last);
     if (!planes_dense(bind.view(op_.operands[0]))) bind.dense(op_.operands[0]);
     if (e_.residual && !planes_dense(bind.view(e_.residual))) bind.dense(e_.residual);
@@ -113,10 +120,9 @@ class ConvStep : public Step {
   }
 
   // All but the strides.
-  ConvLastArgs channels_last_arguments(Binder& bind) const {
+  ConvLastArgs channels_last_arguments(Binder& bind, const Extents& in) const {
     const auto& c = op_.as<ir::ConvolutionAttributes>();
-    const Extents in = spread(bind.shape(op_.operands[0])), out = bind.shape(e_.result),
-                  filters = bind.shape(op_.operands[1]);
+    const Extents out = bind.shape(e_.result), filters = bind.shape(op_.operands[1]);
     ConvLastArgs args;
     args.windows = windows(bind, in, filters, out);
     args.images = in[0];
@@ -148,7 +154,7 @@ class ConvStep : public Step {
       if (e_.residual) bind.channels_last(e_.residual);
       bind.untouch();
     }
-    const View x = dilated(bind, order);
+    const View x = args.way == ConvLastWay::transposed ? bind.view(op_.operands[0]) : dilated(bind, order);
     const Windows& w = args.windows;
     args.x_channel = x.dim(1) == 1 ? 1 : x.stride(1);
     args.x_image = x.stride(0);
@@ -162,13 +168,15 @@ class ConvStep : public Step {
     const View y = bind.allocate(e_.result, order);
     const size_t bytes = conv_last_packed_bytes(args);
     const std::string kind = str("conv last ", static_cast<int>(args.way), " ", args.groups, " ", w.kernel[1], " ",
-                                 w.kernel[2], " ", w.stride[2]);
+                                 w.kernel[2], " ", w.stride[2], " ", args.spread[1], " ", args.spread[2], " ",
+                                 w.pad[1] % args.spread[1], " ", w.pad[2] % args.spread[2]);
     const std::shared_ptr<const Packed> packed =
         pack(kind, bytes, [&](const float* filters, void* out) { conv_last_pack(args, filters, out, pool_); });
     args.packed_filters = packed->bytes;
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_last_scratch_bytes(args, bind.threads())));
+    const int64_t taps = w.taps() / (args.spread[1] * args.spread[2]);
     const double flops =
-        2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * w.taps());
+        2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * taps);
     bind.launch(name_of(args.way), flops,
                 [args, packed, scratch, x = Place(x), bias = Place(bias), residual = Place(residual),
                  y = Place(y)](const RunContext& run) {
@@ -182,9 +190,10 @@ class ConvStep : public Step {
   }
 
   static const char* name_of(ConvLastWay way) {
-    return way == ConvLastWay::depthwise  ? "conv-depthwise"
-           : way == ConvLastWay::winograd ? "conv-winograd"
-                                          : "conv-last";
+    return way == ConvLastWay::depthwise    ? "conv-depthwise"
+           : way == ConvLastWay::winograd   ? "conv-winograd"
+           : way == ConvLastWay::transposed ? "conv-transposed"
+                                            : "conv-last";
   }
 
   // With the zeros that the convolution asks for between the elements.
