@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/strings.h"
+#include "transmuter/error.h"
+
 namespace transmuter {
 
 bool memory_is_there(size_t bytes) {
@@ -19,6 +22,13 @@ bool memory_is_there(size_t bytes) {
   (void)bytes;
 #endif
   return true;
+}
+
+void LoopGrowth::check(size_t state_bytes, int64_t trip) const {
+  if (memory_is_there(8 * state_bytes + rows_)) return;
+  throw Error(ErrorCode::out_of_memory, str("Loop: after trip ", trip, " the carried values take ", state_bytes >> 20,
+                                            " MB and the rows of its outputs ", rows_ >> 20,
+                                            " MB, more than the free memory allows to go on with"));
 }
 
 }  // namespace transmuter

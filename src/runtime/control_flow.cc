@@ -16,12 +16,21 @@ void check(bool ok, const Pieces&... pieces) {
   if (!ok) throw Error(ErrorCode::invalid_model, str(pieces...));
 }
 
+size_t bytes_of(const Value& value) {
+  size_t bytes = value.is_tensor() && value.tensor.dtype() != DType::string ? value.tensor.nbytes() : 0;
+  for (const Value& item : value.items) bytes += bytes_of(item);
+  return bytes;
+}
+
 // Rows of each scan output as the trips give them.
 using Rows = std::vector<std::vector<Value>>;
 
-void append(Rows& rows, std::vector<Value>& out, size_t first) {
+void append(Rows& rows, std::vector<Value>& out, size_t first, LoopGrowth& growth) {
   check(out.size() >= first + rows.size(), "the body gives ", out.size(), " outputs");
-  for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(std::move(out[first + k]));
+  for (size_t k = 0; k < rows.size(); ++k) {
+    growth.add_row(bytes_of(out[first + k]));
+    rows[k].push_back(std::move(out[first + k]));
+  }
 }
 
 // Tensors of one dtype and shape along a new axis (negative: from the end of the result). None: an empty tensor of the
@@ -50,20 +59,10 @@ Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, in
   return stacked(std::move(tensors), axis);
 }
 
-size_t bytes_of(const Value& value) {
-  size_t bytes = value.is_tensor() && value.tensor.dtype() != DType::string ? value.tensor.nbytes() : 0;
-  for (const Value& item : value.items) bytes += bytes_of(item);
-  return bytes;
-}
-
-// A state that grows by a factor each trip is stopped while the machine can still breathe: a trip needs the old state,
-// the new one and what lies between.
-void check_growth(const std::vector<Value>& state, int64_t trip) {
+size_t bytes_of(const std::vector<Value>& values) {
   size_t bytes = 0;
-  for (const Value& value : state) bytes += bytes_of(value);
-  if (memory_is_there(8 * bytes)) return;
-  throw Error(ErrorCode::out_of_memory, str("Loop: after trip ", trip, " the carried values take ", bytes >> 20,
-                                            " MB, more than the free memory allows to go on with"));
+  for (const Value& value : values) bytes += bytes_of(value);
+  return bytes;
 }
 
 std::vector<Value> run_loop(const onnx::Node& node, const std::vector<Value>& inputs, const onnx::Graph& graph,
@@ -80,15 +79,16 @@ std::vector<Value> run_loop(const onnx::Node& node, const std::vector<Value>& in
   const LoopSignature loop = loop_signature(node, graph, inputs.size());
   std::vector<Value> state(inputs.end() - static_cast<ptrdiff_t>(loop.carried), inputs.end());
   Rows rows(loop.stacked);
+  LoopGrowth growth;
   for (int64_t i = 0; i < trips && go_on; ++i) {
     RunControl::check_trip(i, counted);
     std::vector<Value> in{Tensor::scalar(i), Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean)};
     in.insert(in.end(), std::make_move_iterator(state.begin()), std::make_move_iterator(state.end()));
     std::vector<Value> out = body.run(std::move(in));
     go_on = truth(out.at(0), "Loop: the condition");
-    append(rows, out, 1 + state.size());
+    append(rows, out, 1 + state.size(), growth);
     for (size_t k = 0; k < state.size(); ++k) state[k] = std::move(out[1 + k]);
-    if (go_on && i + 1 < trips) check_growth(state, i);
+    if (go_on && i + 1 < trips) growth.check(bytes_of(state), i);
   }
   const size_t first = 1 + state.size();
   for (size_t k = 0; k < rows.size(); ++k) state.emplace_back(stack(rows[k], graph.outputs[first + k], 0));
@@ -123,6 +123,7 @@ std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& in
   const int64_t trips = count_trips(scan, inputs);
   std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
   Rows rows(scan.stacked);
+  LoopGrowth growth;
   for (int64_t i = 0; i < trips; ++i) {
     RunControl::check();
     std::vector<Value> in = state;
@@ -130,8 +131,9 @@ std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& in
       in.emplace_back(row_of(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
     }
     std::vector<Value> out = body.run(std::move(in));
-    append(rows, out, scan.carried);
+    append(rows, out, scan.carried, growth);
     for (size_t k = 0; k < scan.carried; ++k) state[k] = std::move(out[k]);
+    growth.check(bytes_of(state), i);
   }
   for (size_t k = 0; k < scan.stacked; ++k) {
     if (scan.out_directions[k]) std::reverse(rows[k].begin(), rows[k].end());

@@ -112,14 +112,10 @@ Tensor rows_joined(std::vector<Tensor> rows, int64_t axis) {
   return joined(rows, 0);
 }
 
-// A state that grows by a factor each trip is stopped while the machine can still breathe: a trip needs the old state,
-// the new one and what lies between.
-void check_growth(const std::vector<Tensor>& state, int64_t trip) {
+size_t bytes_of(const std::vector<Tensor>& tensors) {
   size_t bytes = 0;
-  for (const Tensor& tensor : state) bytes += tensor.nbytes();
-  if (memory_is_there(8 * bytes)) return;
-  throw Error(ErrorCode::out_of_memory, str("Loop: after trip ", trip, " the carried values take ", bytes >> 20,
-                                            " MB, more than the free memory allows to go on with"));
+  for (const Tensor& tensor : tensors) bytes += tensor.nbytes();
+  return bytes;
 }
 
 void evaluate_loop(EvaluateContext& ctx) {
@@ -137,6 +133,7 @@ void evaluate_loop(EvaluateContext& ctx) {
   const std::span<const Tensor> fixed = operands.subspan(parts.carried);
   std::vector<std::vector<Tensor>> rows(parts.stacked);
   RegionBindings region(parts.body, attributes.entry);
+  LoopGrowth growth;
   int64_t t = 0;
   for (; t < trips && go_on; ++t) {
     RunControl::check_trip(t, counted);
@@ -148,8 +145,11 @@ void evaluate_loop(EvaluateContext& ctx) {
     region.check();
     if (attributes.has_condition) go_on = truth_of(out[0]);
     for (size_t k = 0; k < parts.carried; ++k) state[k] = std::move(out[k + attributes.has_condition]);
-    for (size_t k = 0; k < parts.stacked; ++k) rows[k].push_back(std::move(out[parts.first_row + k]));
-    check_growth(state, t);
+    for (size_t k = 0; k < parts.stacked; ++k) {
+      rows[k].push_back(std::move(out[parts.first_row + k]));
+      growth.add_row(rows[k].back().nbytes());
+    }
+    growth.check(bytes_of(state), t);
   }
   ctx.results.resize(ctx.op.results.size());
   size_t next = 0;

@@ -102,8 +102,8 @@ void CpuExecutable::compile_regions(const ir::Op& op, const BackendOptions& opti
 }
 
 // An op between stages; its regions run compiled.
-std::vector<Tensor> CpuExecutable::run_between(const ir::Op& op, std::vector<Tensor> operands,
-                                               Bindings& bindings) const {
+std::vector<Tensor> CpuExecutable::run_between(const ir::Op& op, std::vector<Tensor> operands, Bindings& bindings) const
+    try {
   const auto regions = regions_.find(&op);
   if (regions == regions_.end()) return ir::evaluate_op(program_, op, std::move(operands), &bindings);
   const ir::RegionRunner run = [&](size_t region, std::span<const Tensor> inputs, Bindings* inner) {
@@ -119,6 +119,9 @@ std::vector<Tensor> CpuExecutable::run_between(const ir::Op& op, std::vector<Ten
     return results;
   };
   return ir::evaluate_op(program_, op, std::move(operands), &bindings, &run);
+} catch (Error& error) {
+  if (op.location >= 0) error.in(program_.locations()[static_cast<size_t>(op.location)]);
+  throw;
 }
 
 // The weights that steps read as they are (not packed), at aligned addresses.
