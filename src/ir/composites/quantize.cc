@@ -103,7 +103,8 @@ std::vector<Value> decompose_dequantize(Builder& build, std::span<const Value> o
   const auto parameter = [&](Value value, DType as) {
     return spread(build, build.convert(value, as), shape, quantize.axis, quantize.block);
   };
-  const DType difference = integer ? DType::i32 : dtype;
+  // Exact in f32 up to 16 bits, and one type throughout.
+  const DType difference = integer && bit_width(build.dtype(operands[0])) > 16 ? DType::i32 : dtype;
   Value x = build.convert(operands[0], difference);
   if (quantize.has_zero_point) x = build.subtract(x, parameter(operands[2], difference));
   const Value y = build.multiply(build.convert(x, dtype), parameter(operands[1], dtype));

@@ -15,6 +15,8 @@ bool is_view(const Primitive& p) {
   return &p == &prim::transpose || &p == &prim::reshape || &p == &prim::broadcast_in_dim || &p == &prim::slice;
 }
 
+constexpr size_t kRepeatLimit = 4 * 1024;
+
 class Splitter {
  public:
   explicit Splitter(const Program& program) : program_(program), facts_(static_cast<size_t>(program.value_count())) {
@@ -51,6 +53,15 @@ class Splitter {
     return byte_size(type.dtype, element_count(hints(type.shape)));
   }
 
+  // A matrix of eight bits is worth more as it is: products take it so.
+  bool widens_bytes(Value result, const std::vector<int32_t>& roots) const {
+    const int width = bit_width(program_.type(result).dtype);
+    return std::any_of(roots.begin(), roots.end(), [&](int32_t root) {
+      const Type& type = program_.type({root});
+      return type.rank() > 1 && bit_width(type.dtype) <= 8 && width > 8;
+    });
+  }
+
   bool runs_before(const Op& op) { return fact(op.results[0]).known; }
 
   void learn(const Op& op) {
@@ -66,7 +77,9 @@ class Splitter {
     size_t from = 0;
     for (int32_t root : roots) from += bytes({root});
     for (Value result : op.results) {
-      bool fits = bytes(result) <= std::max(from, kFoldLimit);
+      bool fits = bytes(result) <= (widens_bytes(result, roots) ? from : std::max(from, kFoldLimit));
+      // What repeats is cheaper to say than to hold.
+      if (op.primitive == &prim::broadcast_in_dim && bytes(result) > kRepeatLimit) fits = bytes(result) <= from;
       const bool root = op.primitive == &prim::constant;
       const bool view = root || (is_view(*op.primitive) && fact(op.operands[0]).view);
       fact(result) = {.known = true, .fits = fits, .is_root = root, .view = view, .roots = roots};

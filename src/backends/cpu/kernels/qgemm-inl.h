@@ -204,8 +204,25 @@ void plain_tile(const void* a, const void* b, int64_t groups, int32_t* out) {
 #endif
 inline int32_t pack_unsigned_row(const uint8_t* a, int64_t column_stride, int64_t k, uint8_t flip, int64_t rows,
                                  uint8_t* out) {
-  return pack_row<4>(a, column_stride, k, 4, flip, rows, false, out,
-                     [](const uint8_t* bytes, uint8_t* cell) { std::memcpy(cell, bytes, 4); });
+  int32_t sum = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if (column_stride == 1) {
+    const hn::Full128<uint8_t> d;
+    const hn::Full128<uint64_t> d64;
+    auto sums = hn::Zero(d64);
+    for (; k >= 16; k -= 16, a += 16) {
+      const auto bytes = hn::Xor(hn::LoadU(d, a), hn::Set(d, flip));
+      sums = hn::Add(sums, hn::SumsOf8(bytes));
+      HWY_ALIGN uint8_t cells[16];
+      hn::Store(bytes, d, cells);
+      TM_UNROLL
+      for (int i = 0; i < 4; ++i, out += rows * 4) std::memcpy(out, cells + 4 * i, 4);
+    }
+    sum = static_cast<int32_t>(hn::GetLane(hn::SumOfLanes(d64, sums)));
+  }
+#endif
+  return sum + pack_row<4>(a, column_stride, k, 4, flip, rows, false, out,
+                           [](const uint8_t* bytes, uint8_t* cell) { std::memcpy(cell, bytes, 4); });
 }
 
 inline void finish(const QTileEnd& end) {

@@ -34,11 +34,15 @@ struct QgemmArgs {
 
   const int32_t* column_shift = nullptr;  // n: subtracted from the sums of each column
 
-  // One of the two results is set.
+  // One of the three results is set.
   int32_t* sums = nullptr;
-  float* c = nullptr;  // epilogue(a_scale * b_scale * sum)
-  int64_t c_row = 0, c_column = 1;
-  const float* a_scale = nullptr;  // null means 1
+  float* c = nullptr;     // epilogue(a_scale * b_scale * sum)
+  void* bytes = nullptr;  // saturate(round_half_even(what c would be / bytes_scale) + bytes_zero), NaN the least value
+  bool bytes_signed = false;
+  float bytes_scale = 1;
+  int32_t bytes_zero = 0;
+  int64_t c_row = 0, c_column = 1;  // of each of them; bytes: columns run on
+  const float* a_scale = nullptr;   // null means 1
   bool a_scale_per_row = false;
   const float* b_scale = nullptr;
   bool b_scale_per_column = false;

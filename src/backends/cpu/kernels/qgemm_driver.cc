@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/qgemm.h"
 #include "backends/cpu/kernels/qgemm_ops.h"
+#include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/kernels/slots.h"
 
@@ -56,7 +57,7 @@ Plan make_plan(const QgemmArgs& g) {
   p.sums_bytes = round_up(p.batches * g.m * 4, kCacheLine);
   // A tile of sums and one scaled, then rows of zero points, terms and scales.
   p.slot_bytes =
-      round_up(kMaxQTileRows * kMaxQTileColumns * 8 + kMaxQTileRows * 12 + kMaxQTileColumns * 12, kCacheLine);
+      round_up(kMaxQTileRows * kMaxQTileColumns * 13 + kMaxQTileRows * 12 + kMaxQTileColumns * 12, kCacheLine);
   return p;
 }
 
@@ -93,6 +94,8 @@ class Task {
     b_zero_ = reinterpret_cast<int32_t*>(row_scale_ + kMaxQTileRows);
     column_scale_ = reinterpret_cast<float*>(b_zero_ + kMaxQTileColumns);
     shift_ = reinterpret_cast<int32_t*>(column_scale_ + kMaxQTileColumns);
+    finished_ = reinterpret_cast<float*>(shift_ + kMaxQTileColumns);
+    bytes_ = reinterpret_cast<uint8_t*>(finished_ + kMaxQTileRows * kMaxQTileColumns);
   }
 
   // Panels [row_begin, row_end) of rows, `row_panels` in all, times panels [begin, end) of columns.
@@ -119,7 +122,7 @@ class Task {
                                                static_cast<uint32_t>(g_.k) * static_cast<uint32_t>(a_zero_[r]));
           row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
         }
-        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, shift_, g_.c ? row_scale_ : nullptr,
+        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, shift_, g_.sums ? nullptr : row_scale_,
                      column_scale_, scaled_});
         store(o, row, rows, column, columns);
       }
@@ -129,13 +132,15 @@ class Task {
  private:
   void store(const Offsets& o, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const int64_t at = o.c + row * g_.c_row + column * g_.c_column;
-    if (!g_.c) {
+    if (g_.sums) {
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t j = 0; j < columns; ++j) g_.sums[at + r * g_.c_row + j * g_.c_column] = tile_[r * nr_ + j];
       }
       return;
     }
     const Epilogue& e = g_.epilogue;
+    float* const c = g_.bytes ? finished_ : g_.c + at;
+    const int64_t c_row = g_.bytes ? nr_ : g_.c_row, c_column = g_.bytes ? 1 : g_.c_column;
     const int64_t gemm_columns = gemm_ops().tile_columns;
     // The f32 tile may be narrower than this one.
     for (int64_t j = 0; j < columns; j += gemm_columns) {
@@ -146,15 +151,25 @@ class Task {
                            .tile_stride = nr_,
                            .rows = std::min(gemm_ops().tile_rows, rows - r),
                            .columns = part,
-                           .c = g_.c + at + r * g_.c_row + j * g_.c_column,
-                           .c_row = g_.c_row,
-                           .c_column = g_.c_column,
+                           .c = c + r * c_row + j * c_column,
+                           .c_row = c_row,
+                           .c_column = c_column,
                            .epilogue = &e,
                            .column_bias = e.column_bias ? e.column_bias + column + j : nullptr,
                            .row_bias = e.row_bias ? e.row_bias + row + r : nullptr,
                            .row_bias_step = 1,
                            .residual = e.residual ? e.residual + residual : nullptr});
       }
+    }
+    if (g_.bytes) store_bytes(at, rows, columns);
+  }
+
+  void store_bytes(int64_t at, int64_t rows, int64_t columns) const {
+    const auto zero = static_cast<uint8_t>(g_.bytes_zero);
+    quantize_linear(finished_, g_.bytes_signed ? DType::i8 : DType::u8, bytes_, &g_.bytes_scale, &zero,
+                    {1, 1, rows * nr_}, nullptr);
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(static_cast<uint8_t*>(g_.bytes) + at + r * g_.c_row, bytes_ + r * nr_, static_cast<size_t>(columns));
     }
   }
 
@@ -164,7 +179,8 @@ class Task {
   const uint8_t* a_;
   const int32_t* row_sums_;
   int32_t *tile_, *a_zero_, *row_terms_, *b_zero_, *shift_;
-  float *scaled_, *row_scale_, *column_scale_;
+  float *scaled_, *row_scale_, *column_scale_, *finished_;
+  uint8_t* bytes_;
 };
 
 }  // namespace
@@ -196,16 +212,21 @@ void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_st
   auto* sums = reinterpret_cast<int32_t*>(bytes + kCacheLine);
   auto* to = reinterpret_cast<int8_t*>(bytes + panels_at(n));
   pool.parallel_for(panels, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin * nr; j < end * nr; ++j) {
-      int8_t* panel = to + j / nr * nr * groups * group + j % nr * group;
-      uint32_t sum = 0;
-      for (int64_t p = 0; p < groups * group; ++p) {
-        const bool inside = p < k && j < n;
-        const auto value = static_cast<int8_t>(inside ? from[p * row_stride + j * column_stride] ^ flip : 0);
-        panel[p / group * nr * group + p % group] = value;
-        sum += static_cast<uint32_t>(int32_t{value});
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t first = panel * nr, columns = std::min(nr, n - first);
+      int8_t* const cells = to + first * groups * group;
+      std::memset(cells, 0, static_cast<size_t>(nr * groups * group));
+      uint32_t sum[kMaxQTileColumns] = {};
+      for (int64_t p = 0; p < k; ++p) {
+        const uint8_t* const row = from + p * row_stride + first * column_stride;
+        int8_t* const out = cells + p / group * nr * group + p % group;
+        for (int64_t j = 0; j < columns; ++j) {
+          const auto value = static_cast<int8_t>(row[j * column_stride] ^ flip);
+          out[j * group] = value;
+          sum[j] += static_cast<uint32_t>(int32_t{value});
+        }
       }
-      sums[j] = static_cast<int32_t>(sum);
+      for (int64_t j = 0; j < nr; ++j) sums[first + j] = static_cast<int32_t>(sum[j]);
     }
   });
 }

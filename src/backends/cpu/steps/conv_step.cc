@@ -11,6 +11,7 @@
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/copy.h"
+#include "backends/cpu/steps/integer_product.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
@@ -48,6 +49,7 @@ class ConvStep : public Step {
           str("conv f32 ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes()), *weight_, widen);
       weight_ = wide_.get();
     }
+    if (!weight_) dequantize(planner, op);
     reads = {op.operands[0]};
     if (!wide_) reads.push_back(op.operands[1]);
     if (e_.bias) reads.push_back(e_.bias);
@@ -106,6 +108,28 @@ class ConvStep : public Step {
   }
 
  private:
+  // Fixed filters of eight bits with scales, widened once.
+  void dequantize(Planner& planner, const ir::Op& op) {
+    const auto filters = match_dequantized(planner, op.operands[1]);
+    const Tensor* const stored = filters ? planner.constant(filters->x) : nullptr;
+    if (!stored || !planner.has_lasting_address(filters->x) || filters->axis > 0) return;
+    const std::string key = str("conv dequantized ", reinterpret_cast<uintptr_t>(stored->bytes()), " ",
+                                stored->nbytes(), " ", filters->scale[0], " ", filters->zero[0]);
+    wide_ = store_.get<Tensor>(key, *stored, [&] {
+      std::vector<float> elements = stored->aligned().cast(DType::f32).to_vector<float>();
+      const size_t per_filter = elements.size() / static_cast<size_t>(std::max<int64_t>(1, stored->dim(0)));
+      for (size_t i = 0; i < elements.size(); ++i) {
+        const auto of = [&](const std::vector<double>& v) {
+          return static_cast<float>(v[v.size() == 1 ? 0 : i / per_filter]);
+        };
+        elements[i] = (elements[i] - of(filters->zero)) * of(filters->scale);
+      }
+      return std::make_shared<const Tensor>(Tensor(elements, stored->shape()));
+    });
+    weight_ = wide_.get();
+    absorb_unread(planner, op.operands[1], op, filters->x);
+  }
+
   template <class Fn>
   std::shared_ptr<const Packed> pack(const std::string& kind, size_t bytes, const Fn& fill) const {
     return store_.get<Packed>(

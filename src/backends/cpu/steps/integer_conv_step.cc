@@ -16,17 +16,19 @@ namespace {
 class IntegerConvStep : public Step {
  public:
   IntegerConvStep(const ir::Op& op, QuantizedProduct product, bool x_signed, bool w_signed, Shape filters,
-                  const FusedEpilogue& epilogue, std::shared_ptr<const Packed> packed)
+                  const FusedEpilogue& epilogue, std::optional<Requantized> bytes, std::shared_ptr<const Packed> packed)
       : attributes_(op.as<ir::ConvolutionAttributes>()),
         product_(std::move(product)),
         x_signed_(x_signed),
         w_signed_(w_signed),
         filters_(std::move(filters)),
         e_(epilogue),
+        bytes_(bytes),
+        result_(bytes ? bytes->result : epilogue.result),
         packed_(std::move(packed)) {
     for (const ir::Value v : {product_.x, e_.bias, e_.residual})
       if (v) reads.push_back(v);
-    writes = {e_.result};
+    writes = {result_};
   }
 
   void bind(Binder& bind) const override {
@@ -37,7 +39,7 @@ class IntegerConvStep : public Step {
     const View x = bind.view(product_.x);
     const Place bias = e_.bias ? Place(bind.view(e_.bias)) : Place(View{});
     const Place residual = e_.residual ? Place(bind.view(e_.residual)) : Place(View{});
-    const View y = bind.allocate(e_.result, channels_last_order(x.rank()));
+    const View y = bind.allocate(result_, channels_last_order(x.rank()));
     if (y.size() == 0) return bind.untouch();
     BytePatches patches;
     patches.images = x.dim(0);
@@ -69,6 +71,11 @@ class IntegerConvStep : public Step {
     g.epilogue.first = e_.first, g.epilogue.second = e_.second;
     g.epilogue.combine = e_.combine;
     g.epilogue.residual_row = g.n;
+    if (bytes_) {
+      g.bytes_signed = y.dtype == DType::i8;
+      g.bytes_scale = bytes_->scale;
+      g.bytes_zero = bytes_->zero;
+    }
     const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
     const int32_t rows = every_pixel ? -1 : bind.scratch(g.m * g.k);
     const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
@@ -87,7 +94,11 @@ class IntegerConvStep : public Step {
                   args.b_scale = step->product_.scales.data();
                   if (bias.buffer >= 0) args.epilogue.column_bias = run.at(bias);
                   if (residual.buffer >= 0) args.epilogue.residual = run.at(residual);
-                  args.c = run.at(y);
+                  if (step->bytes_) {
+                    args.bytes = run.at<void>(y);
+                  } else {
+                    args.c = run.at(y);
+                  }
                   qgemm(args, run.scratch(scratch), run.pool);
                 });
   }
@@ -98,6 +109,8 @@ class IntegerConvStep : public Step {
   bool x_signed_, w_signed_;
   const Shape filters_;
   const FusedEpilogue e_;
+  const std::optional<Requantized> bytes_;
+  const ir::Value result_;
   const std::shared_ptr<const Packed> packed_;
 };
 
@@ -143,13 +156,14 @@ bool plan_quantized_convolution(Planner& planner, const ir::Op& op) {
   for (const ir::Value v : {op.operands[0], op.operands[1]}) absorb_unread(planner, v, op, product->x);
   planner.absorb(op);
   const FusedEpilogue epilogue = match_epilogue(planner, op, 1);
+  const std::optional<Requantized> bytes = match_requantized(planner, epilogue.result);
   Shape shape;
   for (const Dim& extent : filters.shape) shape.push_back(extent.hint());
   const bool x_signed = planner.type(product->x).dtype == DType::i8;
   auto step = std::make_unique<IntegerConvStep>(op, std::move(*product), x_signed, w_signed, std::move(shape), epilogue,
-                                                std::move(packed));
+                                                bytes, std::move(packed));
   step->location = op.location;
-  planner.move_to(std::move(step), epilogue.last ? *epilogue.last : op);
+  planner.move_to(std::move(step), bytes ? *bytes->last : epilogue.last ? *epilogue.last : op);
   return true;
 }
 

@@ -63,18 +63,20 @@ Chain follow(Planner& planner, const ir::Op& product, int64_t column_axis) {
 class IntegerDotStep : public Step {
  public:
   IntegerDotStep(ir::Value lhs, bool a_signed, bool b_signed, const Chain& chain, const FusedEpilogue& epilogue,
-                 std::shared_ptr<const Packed> packed, int64_t n, int64_t k)
+                 std::optional<Requantized> bytes, std::shared_ptr<const Packed> packed, int64_t n, int64_t k)
       : lhs_(lhs),
         a_signed_(a_signed),
         b_signed_(b_signed),
         chain_(chain),
         e_(epilogue),
+        bytes_(bytes),
+        result_(bytes ? bytes->result : epilogue.result),
         packed_(std::move(packed)),
         n_(n),
         k_(k) {
     for (const ir::Value v : {lhs_, chain.shift, chain.scale, e_.bias, e_.residual})
       if (v) reads.push_back(v);
-    writes = {e_.result};
+    writes = {result_};
   }
 
   void bind(Binder& bind) const override {
@@ -84,7 +86,7 @@ class IntegerDotStep : public Step {
     const auto place = [&](ir::Value v) { return v ? Place(bind.view(v)) : Place(View{}); };
     const Place shift = place(chain_.shift), bias = place(e_.bias), residual = place(e_.residual);
     const View scale = chain_.scale ? bind.view(chain_.scale) : View{};
-    const View c = bind.allocate(e_.result);
+    const View c = bind.allocate(result_);
     if (c.size() == 0) return bind.untouch();
     QgemmArgs g;
     g.m = c.size() / n_, g.n = n_, g.k = k_;
@@ -97,11 +99,16 @@ class IntegerDotStep : public Step {
     g.epilogue.first = e_.first, g.epilogue.second = e_.second;
     g.epilogue.combine = e_.combine;
     g.epilogue.residual_row = n_;
+    if (bytes_) {
+      g.bytes_signed = c.dtype == DType::i8;
+      g.bytes_scale = bytes_->scale;
+      g.bytes_zero = bytes_->zero;
+    }
     const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
     const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(n_) * static_cast<double>(k_);
     bind.launch("qgemm", flops,
-                [g, scratch, shift, bias, residual, packed = packed_, chain = &chain_, a = Place(a),
-                 scale = Place(scale), c = Place(c)](const RunContext& run) {
+                [g, scratch, shift, bias, residual, packed = packed_, chain = &chain_, bytes = bytes_.has_value(),
+                 a = Place(a), scale = Place(scale), c = Place(c)](const RunContext& run) {
                   QgemmArgs args = g;
                   args.a = run.at<void>(a);
                   args.packed_b = packed->bytes;
@@ -113,7 +120,9 @@ class IntegerDotStep : public Step {
                     args.b_scale = chain->scales.data();
                     args.a_zero = &chain->a_zero;
                   }
-                  if (chain->to_float) {
+                  if (bytes) {
+                    args.bytes = run.at<void>(c);
+                  } else if (chain->to_float) {
                     args.c = run.at(c);
                   } else {
                     args.sums = run.at<int32_t>(c);
@@ -127,6 +136,8 @@ class IntegerDotStep : public Step {
   bool a_signed_, b_signed_;
   Chain chain_;
   FusedEpilogue e_;
+  std::optional<Requantized> bytes_;
+  ir::Value result_;
   std::shared_ptr<const Packed> packed_;
   int64_t n_, k_;
 };
@@ -168,10 +179,12 @@ void place(Planner& planner, const ir::Op& op, ir::Value lhs, ir::Value rhs, con
   FusedEpilogue epilogue;
   epilogue.result = chain.last->results[0];
   if (chain.to_float) epilogue = match_epilogue(planner, *chain.last, planner.type(op.results[0]).rank() - 1);
-  const ir::Op& at = epilogue.last ? *epilogue.last : *chain.last;
+  std::optional<Requantized> bytes;
+  if (chain.to_float) bytes = match_requantized(planner, epilogue.result);
+  const ir::Op& at = bytes ? *bytes->last : epilogue.last ? *epilogue.last : *chain.last;
   auto step =
       std::make_unique<IntegerDotStep>(lhs, planner.type(lhs).dtype == DType::i8, planner.type(rhs).dtype == DType::i8,
-                                       chain, epilogue, std::move(weight.packed), weight.n, weight.k);
+                                       chain, epilogue, bytes, std::move(weight.packed), weight.n, weight.k);
   step->location = op.location;
   planner.move_to(std::move(step), at);
 }

@@ -39,21 +39,17 @@ std::optional<Dequantized> match_dequantized(const Planner& planner, ir::Value v
   if (!product || product->primitive != &ir::prim::multiply || planner.type(v).dtype != DType::f32) return {};
   for (const size_t i : {size_t{0}, size_t{1}}) {
     const ir::Op* widened = planner.definition(product->operands[i]);
-    if (!widened || widened->primitive != &ir::prim::convert) continue;
     Dequantized out;
-    ir::Value x = widened->operands[0];
     out.zero = {0};
-    if (planner.type(x).dtype == DType::i32) {
-      const ir::Op* difference = planner.definition(x);
-      if (!difference || difference->primitive != &ir::prim::subtract) continue;
-      const ir::Op* element = planner.definition(difference->operands[0]);
-      if (!element || element->primitive != &ir::prim::convert) continue;
+    if (widened && widened->primitive == &ir::prim::subtract) {
       int64_t axis;
-      const auto zero = fixed_numbers(planner, difference->operands[1], axis);
+      const auto zero = fixed_numbers(planner, widened->operands[1], axis);
       if (!zero) continue;
       out.zero = *zero;
-      x = element->operands[0];
+      widened = planner.definition(widened->operands[0]);
     }
+    if (!widened || widened->primitive != &ir::prim::convert) continue;
+    const ir::Value x = widened->operands[0];
     if (!eight_bits(planner.type(x).dtype)) continue;
     const auto scale = fixed_numbers(planner, product->operands[1 - i], out.axis);
     if (!scale) continue;
@@ -78,6 +74,43 @@ std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, 
   for (int64_t i = 0; i < channel_count; ++i)
     out.scales.push_back(own * static_cast<float>(w->scale[w->axis == -1 ? 0 : static_cast<size_t>(i)]));
   return out;
+}
+
+std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
+  const auto only = [&](ir::Value value, const ir::Primitive& primitive) -> const ir::Op* {
+    const ir::Op* user = planner.only_user(value);
+    const bool reads_first = user && user->primitive == &primitive && user->operands[0] == value;
+    return reads_first && !planner.absorbed(*user) ? user : nullptr;
+  };
+  double scale, zero = 0, low, high, least;
+  const ir::Op* divided = only(v, ir::prim::divide);
+  if (!divided || !planner.splat(divided->operands[1], scale)) return {};
+  const ir::Op* rounded = only(divided->results[0], ir::prim::round_nearest_even);
+  if (!rounded) return {};
+  const ir::Op* added = only(rounded->results[0], ir::prim::add);
+  if (added && !planner.splat(added->operands[1], zero)) return {};
+  const ir::Value y = added ? added->results[0] : rounded->results[0];
+  const std::vector<const ir::Op*>& users = planner.users(y);
+  if (users.size() != 2 || planner.is_result(y)) return {};
+  const bool first = users[0]->primitive == &ir::prim::minimum;
+  const ir::Op *bounded = users[first ? 0 : 1], *compared = users[first ? 1 : 0];
+  if (bounded->primitive != &ir::prim::minimum || compared->primitive != &ir::prim::compare ||
+      compared->as<ir::CompareAttributes>().direction != ir::CompareDirection::ge || bounded->operands[0] != y ||
+      compared->operands[0] != y || !planner.splat(bounded->operands[1], high) ||
+      !planner.splat(compared->operands[1], low))
+    return {};
+  const ir::Op* chosen = only(compared->results[0], ir::prim::select);
+  if (!chosen || planner.only_user(bounded->results[0]) != chosen || chosen->operands[1] != bounded->results[0] ||
+      !planner.splat(chosen->operands[2], least) || least != low)
+    return {};
+  const ir::Op* narrowed = only(chosen->results[0], ir::prim::convert);
+  if (!narrowed) return {};
+  const DType dtype = planner.type(narrowed->results[0]).dtype;
+  if (!eight_bits(dtype) || low != (dtype == DType::i8 ? -128 : 0) || high != low + 255 || zero < low || zero > high)
+    return {};
+  for (const ir::Op* op : {divided, rounded, added, bounded, compared, chosen, narrowed})
+    if (op) planner.absorb(*op);
+  return Requantized{narrowed->results[0], narrowed, static_cast<float>(scale), static_cast<int32_t>(zero)};
 }
 
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep) {

@@ -29,6 +29,16 @@ struct QuantizedProduct {
 std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, const ir::Op& product, int64_t channels,
                                                         int64_t channel_count, int64_t depth);
 
+// What makes bytes of a float: QuantizeLinear with one scale and zero point.
+struct Requantized {
+  ir::Value result;
+  const ir::Op* last;
+  float scale;
+  int32_t zero;
+};
+// Follows the only users of `v`; absorbs what it takes.
+std::optional<Requantized> match_requantized(Planner& planner, ir::Value v);
+
 // Marks what computes `v`, read by `user` alone, as done; `keep` is still read.
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep);
 
