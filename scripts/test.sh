@@ -63,6 +63,7 @@ conformance() {
   ) >"$log" 2>&1 || status=$?
   read_counts "$log" "$status"
   local floor
+  [[ $name == *" on pjrt"* ]] && suite=pjrt/$suite
   floor=$(awk -v suite="$suite" '$1 == suite { print $2 }' tests/floors.txt)
   if [ "$passed" -lt "${floor:-0}" ]; then
     printf '   %s: %s cases pass, tests/floors.txt says %s\n' "$name" "$passed" "$floor"
@@ -84,6 +85,29 @@ stablehlo() {
   read_counts "$log" "$status"
   [ "$failed" = 0 ] || tail -n 40 "$log" | cut -c1-300
   tally "StableHLO of $name" "$passed" "$failed" "${skipped:-0}"
+}
+
+# The backend of PJRT plugins, on XLA's for CPUs: what every backend must hold, the traps, and node cases operator by
+# operator; more with --full. Compiling takes most of the time.
+on_pjrt() {
+  local plugin=$build/pjrt/cpu/pjrt_c_api_cpu_plugin.so old=$build/pjrt/old/xla_cpu_pjrt.so suite name
+  if ! "$python" scripts/fetch_pjrt.py "$build/pjrt"; then
+    say "no PJRT plugin could be fetched: the backend pjrt is not tested"
+    return
+  fi
+  export TRANSMUTER_PJRT_CACHE=off TF_CPP_MIN_LOG_LEVEL=2
+  for name in "$plugin" "$old"; do
+    TRANSMUTER_PJRT_PLUGIN=$name gtest "contract on $(basename "$name")" \
+      "$build/release/bin/unit_tests" --gtest_filter='*/pjrt:Pjrt*'
+  done
+  conformance "traps on pjrt" traps --backend "pjrt:$plugin"
+  conformance "an older plugin on pjrt" node --backend "pjrt:$old" --filter test_softmax
+  rm -rf "$cases/pjrt_eager"
+  mkdir -p "$cases/pjrt_eager"
+  for name in $(grep -v '^#' tests/pjrt_eager.txt); do ln -s "../node/$name" "$cases/pjrt_eager/$name"; done
+  conformance "cases on pjrt, eager" pjrt_eager --backend "pjrt:$plugin" --eager
+  [ $mode = default ] && return
+  for suite in node "${model_suites[@]}"; do conformance "$suite on pjrt" "$suite" --backend "pjrt:$plugin"; done
 }
 
 scripts/bootstrap.sh --tests
@@ -182,6 +206,7 @@ if [ $mode != fast ]; then
       say "no jax: the example with an export is skipped"
     fi
   fi
+  on_pjrt
   if unpack real && fetch_real; then
     conformance "real models on cpu" real --backend cpu
   else

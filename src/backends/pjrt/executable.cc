@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <functional>
 
 #include "base/run_control.h"
 #include "base/strings.h"
+#include "ir/passes/pipeline.h"
 #include "ir/print.h"
 
 namespace transmuter::pjrt {
@@ -108,6 +111,8 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, Bindings& bindings)
     options.constants = known_floats(program_, own ? &*own : nullptr);
     text = ir::print_module(program_, own ? &*own : nullptr, options);
   }
+  if (const std::string folder = ir::pipeline_options_from_environment().dump_directory; !folder.empty())
+    std::ofstream(str(folder, "/pjrt-", std::hash<std::string>()(text), ".mlir")) << text;
   entry.loaded = loaded(text);
   entry.inputs = std::move(inputs);
   entry.temporary_bytes = static_cast<size_t>(std::max<int64_t>(0, entry.loaded->temporary_bytes()));
