@@ -15,25 +15,26 @@ class AttentionStep : public Step {
  public:
   // k and v: the operands, or the half values that they were converted from.
   AttentionStep(const ir::Op& op, ir::Value k, ir::Value v, SmallVector<int64_t, 6> order)
-      : op_(op), k_(k), v_(v), order_(std::move(order)) {
+      : a_(op.as<ir::AttentionAttributes>()), result_(op.results[0]), order_(std::move(order)) {
     reads = op.operands;
     reads[1] = k;
     reads[2] = v;
+    operands_.assign(reads.data(), reads.size());
     writes = op.results;
   }
 
   void bind(Binder& bind) const override {
-    const auto& a = op_.as<ir::AttentionAttributes>();
+    const ir::AttentionAttributes& a = a_;
     size_t next = 3;
-    const ir::Value lengths_value = a.has_lengths ? op_.operands[a.has_mask ? 4 : 3] : ir::Value{};
+    const ir::Value lengths_value = a.has_lengths ? operands_[a.has_mask ? 4 : 3] : ir::Value{};
     if (lengths_value) bind.dense(lengths_value);
     bind.untouch();
-    const View q = bind.view(op_.operands[0]), k = bind.view(k_), v = bind.view(v_);
+    const View q = bind.view(operands_[0]), k = bind.view(operands_[1]), v = bind.view(operands_[2]);
     View mask, lengths, sink;
-    if (a.has_mask) mask = bind.view(op_.operands[next++]);
-    if (a.has_lengths) lengths = bind.view(op_.operands[next++]);
-    if (a.has_sink) sink = bind.view(op_.operands[next++]);
-    const View y = bind.allocate(op_.results[0], order_);
+    if (a.has_mask) mask = bind.view(operands_[next++]);
+    if (a.has_lengths) lengths = bind.view(operands_[next++]);
+    if (a.has_sink) sink = bind.view(operands_[next++]);
+    const View y = bind.allocate(result_, order_);
     if (y.size() == 0) return bind.untouch();
     Attention args;
     args.batch = q.dim(0);
@@ -87,8 +88,10 @@ class AttentionStep : public Step {
   }
 
  private:
-  const ir::Op& op_;
-  ir::Value k_, v_;
+  // Copies: the op's lie elsewhere, and binding waits for each place in memory.
+  const ir::AttentionAttributes a_;
+  SmallVector<ir::Value, 6> operands_;
+  ir::Value result_;
   SmallVector<int64_t, 6> order_;
 };
 
