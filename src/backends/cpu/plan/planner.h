@@ -103,6 +103,7 @@ std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // st
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);  // steps/attention_step.cc
 std::unique_ptr<Step> plan_rotary(Planner& planner, const ir::Op& op);     // steps/rotary_step.cc
 std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // steps/pool_step.cc
+std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);     // steps/resize_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
 std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);  // steps/update_step.cc
