@@ -11,6 +11,7 @@
 #endif
 
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <hwy/highway.h>
@@ -244,6 +245,43 @@ inline void finish(const QTileEnd& end) {
   }
 }
 
+template <class T>
+void finish_bytes_as(const QByteEnd& end) {
+  const I32 d;
+  const hn::RebindToFloat<I32> df;
+  const hn::Rebind<T, I32> d8;
+  const auto scale = hn::Set(df, end.scale), inverse = hn::Set(df, 1.0f / end.scale);
+  const VI zero = hn::Set(d, end.zero);
+  const auto low = hn::Set(df, static_cast<float>(std::numeric_limits<T>::min() - end.zero)),
+             high = hn::Set(df, static_cast<float>(std::numeric_limits<T>::max() - end.zero));
+  for (int64_t r = 0; r < end.rows; ++r) {
+    T* const out = static_cast<T*>(end.out) + r * end.out_row;
+    for (int64_t j = 0; j < end.columns; j += kLanes) {
+      const VI sum = hn::Sub(hn::LoadU(d, end.tile + r * kColumns + j), hn::LoadU(d, end.shift + j));
+      const auto factor = hn::Mul(hn::Set(df, end.row_scale[r]), hn::LoadU(df, end.column_scale + j));
+      auto x = hn::MulAdd(hn::Mul(hn::ConvertTo(df, sum), factor), hn::Set(df, end.alpha), hn::LoadU(df, end.bias + j));
+      // Not max(least, x) for NaN.
+      x = hn::IfThenElse(hn::Lt(x, hn::Set(df, end.least)), hn::Set(df, end.least), x);
+      // x / scale, rounded as a division is: a quotient by the rounded reciprocal and one step of its remainder.
+      const auto near = hn::Mul(x, inverse);
+      const auto better = hn::MulAdd(hn::NegMulAdd(near, scale, x), inverse, near);
+      const auto quotient = hn::IfThenElse(hn::Eq(hn::Sub(near, near), hn::Zero(df)), better, near);
+      const auto inside = hn::IfThenElse(hn::IsNaN(quotient), low, hn::Min(hn::Max(quotient, low), high));
+      const auto bytes = hn::DemoteTo(d8, hn::Add(hn::NearestInt(inside), zero));
+      if (j + kLanes <= end.columns) {
+        hn::StoreU(bytes, d8, out + j);
+      } else {
+        HWY_ALIGN T last[kLanes];
+        hn::StoreU(bytes, d8, last);
+        std::memcpy(out + j, last, static_cast<size_t>(end.columns - j));
+      }
+    }
+  }
+}
+inline void finish_bytes(const QByteEnd& end) {
+  end.is_signed ? finish_bytes_as<int8_t>(end) : finish_bytes_as<uint8_t>(end);
+}
+
 #define TM_QGEMM_TABLE(NAME)                                                   \
   template <int... kRowsLessOne>                                               \
   const QVariant::Tile* NAME##s(std::integer_sequence<int, kRowsLessOne...>) { \
@@ -288,7 +326,7 @@ inline const QgemmOps* make_qgemm_ops() {
       4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()), &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #endif
-  static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, &qproduct::finish};
+  static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, &qproduct::finish, &qproduct::finish_bytes};
   return &kOps;
 }
 #undef TM_QGEMM_VNNI

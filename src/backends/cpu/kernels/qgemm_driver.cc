@@ -1,6 +1,7 @@
 // Packing and the loops around the 8-bit register tile.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "backends/cpu/kernels/gemm_ops.h"
@@ -95,6 +96,7 @@ class Task {
     column_scale_ = reinterpret_cast<float*>(b_zero_ + kMaxQTileColumns);
     shift_ = reinterpret_cast<int32_t*>(column_scale_ + kMaxQTileColumns);
     finished_ = reinterpret_cast<float*>(shift_ + kMaxQTileColumns);
+    bias_ = finished_;  // one of the two is used
     bytes_ = reinterpret_cast<uint8_t*>(finished_ + kMaxQTileRows * kMaxQTileColumns);
   }
 
@@ -111,12 +113,26 @@ class Task {
         shift_[i] = pick(g_.column_shift, true, column + i);
       }
       for (int64_t i = columns; i < nr_; ++i) b_zero_[i] = 0, column_scale_[i] = 0, shift_[i] = 0;
+      const int32_t a_shift = v.a_signed == g_.a_signed ? 0 : v.a_signed ? -128 : 128;
+      const bool at_once = bytes_at_once();
+      if (at_once) {
+        const int32_t zero = pick(g_.a_zero, false, 0) + a_shift;
+        for (int64_t i = 0; i < nr_; ++i) {
+          bias_[i] = g_.epilogue.column_bias && i < columns ? g_.epilogue.column_bias[column + i] : 0.0f;
+          shift_[i] = static_cast<int32_t>(static_cast<uint32_t>(shift_[i]) +
+                                           static_cast<uint32_t>(zero) * static_cast<uint32_t>(b.sums[column + i]));
+        }
+      }
       for (int64_t panel = row_begin; panel < row_end; ++panel) {
         const int64_t row = cut(panel, row_panels, g_.m), rows = cut(panel + 1, row_panels, g_.m) - row;
         v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, b.panels + j * nr_ * groups * v.group, groups, tile_);
-        const int32_t shift = v.a_signed == g_.a_signed ? 0 : v.a_signed ? -128 : 128;
+        if (at_once) {
+          for (int64_t r = 0; r < rows; ++r) row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
+          finish_at_once(o.c + row * g_.c_row + column, rows, columns);
+          continue;
+        }
         for (int64_t r = 0; r < rows; ++r) {
-          a_zero_[r] = pick(g_.a_zero, g_.a_zero_per_row, row + r) + shift;
+          a_zero_[r] = pick(g_.a_zero, g_.a_zero_per_row, row + r) + a_shift;
           // Unsigned: sums may wrap, as the result itself does.
           row_terms_[r] = static_cast<int32_t>(static_cast<uint32_t>(row_sums_[row + r]) -
                                                static_cast<uint32_t>(g_.k) * static_cast<uint32_t>(a_zero_[r]));
@@ -130,6 +146,30 @@ class Task {
   }
 
  private:
+  // Without zero points of rows or of B, and with no more than a bias and relu behind it.
+  bool bytes_at_once() const {
+    const Epilogue& e = g_.epilogue;
+    return g_.bytes && !g_.a_zero_per_row && !g_.b_zero && g_.b_signed && !e.row_bias && !e.residual &&
+           (e.activation == Activation::none || e.activation == Activation::relu);
+  }
+
+  void finish_at_once(int64_t at, int64_t rows, int64_t columns) const {
+    ops_.finish_bytes({.tile = tile_,
+                       .rows = rows,
+                       .columns = columns,
+                       .shift = shift_,
+                       .row_scale = row_scale_,
+                       .column_scale = column_scale_,
+                       .alpha = g_.epilogue.alpha,
+                       .bias = bias_,
+                       .least = g_.epilogue.activation == Activation::relu ? 0.0f : -INFINITY,
+                       .scale = g_.bytes_scale,
+                       .zero = g_.bytes_zero,
+                       .is_signed = g_.bytes_signed,
+                       .out = static_cast<uint8_t*>(g_.bytes) + at,
+                       .out_row = g_.c_row});
+  }
+
   void store(const Offsets& o, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const int64_t at = o.c + row * g_.c_row + column * g_.c_column;
     if (g_.sums) {
@@ -179,7 +219,7 @@ class Task {
   const uint8_t* a_;
   const int32_t* row_sums_;
   int32_t *tile_, *a_zero_, *row_terms_, *b_zero_, *shift_;
-  float *scaled_, *row_scale_, *column_scale_, *finished_;
+  float *scaled_, *row_scale_, *column_scale_, *finished_, *bias_;
   uint8_t* bytes_;
 };
 

@@ -34,10 +34,28 @@ struct QTileEnd {
   float* scaled;  // rows x tile_columns
 };
 
+// The same, as bytes at once, where zero points are shared: `shift` holds all that is subtracted from a column.
+struct QByteEnd {
+  const int32_t* tile;  // rows x tile_columns
+  int64_t rows, columns;
+  const int32_t* shift;
+  const float* row_scale;
+  const float* column_scale;
+  float alpha;
+  const float* bias;  // tile_columns
+  float least;        // of the float result: 0 for relu, -infinity
+  float scale;        // of the bytes
+  int32_t zero;
+  bool is_signed;
+  void* out;
+  int64_t out_row;
+};
+
 struct QgemmOps {
   int64_t tile_columns;
   const QVariant* variants[2];  // the faster one first; the second is right for any B
   void (*finish)(const QTileEnd& end);
+  void (*finish_bytes)(const QByteEnd& end);
 };
 
 const QgemmOps& qgemm_ops();

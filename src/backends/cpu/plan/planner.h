@@ -69,6 +69,8 @@ class Planner {
 
   // Steps take ops over: those run with the op at which the step stands.
   void absorb(const ir::Op& op) { absorbed_[index_of(op)] = true; }
+  // The step that took `op` does not read `v`, which `op` does.
+  void stop_reading(ir::Value v, const ir::Op& op) { std::erase(users_[static_cast<size_t>(v.id)], &op); }
   bool absorbed(const ir::Op& op) const { return absorbed_[index_of(op)]; }
   // `op`'s step stands where `at` is (later: when everything it reads is there).
   void move_to(std::unique_ptr<Step> step, const ir::Op& at) { placed_[index_of(at)] = std::move(step); }

@@ -114,9 +114,10 @@ std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
 }
 
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep) {
-  if (v == keep || planner.only_user(v) != &user) return;
+  if (v == keep) return;
+  planner.stop_reading(v, user);
   const ir::Op* op = planner.definition(v);
-  if (!op) return;
+  if (!op || !planner.users(v).empty() || planner.is_result(v)) return;
   planner.absorb(*op);
   for (const ir::Value operand : op->operands) absorb_unread(planner, operand, *op, keep);
 }

@@ -39,7 +39,7 @@ struct Requantized {
 // Follows the only users of `v`; absorbs what it takes.
 std::optional<Requantized> match_requantized(Planner& planner, ir::Value v);
 
-// Marks what computes `v`, read by `user` alone, as done; `keep` is still read.
+// `user`, whose step reads `keep` instead, does not read `v` any more; what nobody else reads has nothing to do.
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep);
 
 }  // namespace transmuter::cpu
