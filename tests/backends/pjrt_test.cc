@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <random>
 
 #include "backends/pjrt/disk_cache.h"
 #include "backends/pjrt/plugin.h"
+#include "backends/pjrt/products.h"
 #include "backends/pjrt/program.h"
 #include "backends/run_state.h"
 #include "backends/weight_store.h"
@@ -191,6 +193,47 @@ TEST(PjrtForm, SmallTypesTravelAsBytes) {
   EXPECT_EQ(got[1].to_vector<uint8_t>(), bytes(fours).to_vector<uint8_t>());
   EXPECT_EQ(got[2].to_vector<int32_t>(), (std::vector<int32_t>{3, 1, 2}));
   EXPECT_EQ(got[3].to_vector<uint8_t>(), bytes(twos).to_vector<uint8_t>());
+}
+
+TEST(PjrtForm, ProductsOfSmallIntegersAreExactInFloats) {
+  const auto random_bytes = [](DType dtype, Shape shape, uint32_t seed) {
+    std::mt19937 generator(seed);
+    std::vector<int64_t> values(static_cast<size_t>(element_count(shape)));
+    for (int64_t& v : values)
+      v = (generator() % 3 == 0 ? 255 : static_cast<int64_t>(generator() % 256)) - (is_signed_integer(dtype) ? 128 : 0);
+    return Tensor(values, std::move(shape)).cast(dtype);
+  };
+  ir::Builder build(nullptr);
+  const ir::Value a = build.input({DType::u8, {3, 600}}, "a"), b = build.input({DType::i8, {600, 4}}, "b");
+  const ir::Value x = build.input({DType::u8, {1, 80, 4, 4}}, "x"), w = build.input({DType::i8, {2, 80, 3, 3}}, "w");
+  ir::DotGeneralAttributes dot;
+  dot.lhs_contracting = {1};
+  dot.rhs_contracting = {0};
+  dot.dtype = DType::i32;
+  ir::ConvolutionAttributes conv;
+  conv.strides = conv.lhs_dilation = conv.rhs_dilation = {1, 1};
+  conv.pad_low = conv.pad_high = {1, 1};
+  conv.dtype = DType::i32;
+  const ir::Value wide = build.convert(x, DType::i32);
+  const ir::Value moved = build.subtract(
+      wide, build.broadcast_to(build.convert(build.scalar(DType::u8, 7), DType::i32), build.shape(wide)));
+  const ir::Program program = build.finish({build.dot_general(a, b, dot), build.convolution(x, w, conv),
+                                            build.convolution(moved, build.convert(w, DType::i32), conv)},
+                                           {"dot", "convolution", "moved"});
+  const ir::Program floats = pjrt::products_in_floats(program);
+  int64_t products = 0;
+  for (const ir::Op& op : floats.ops()) {
+    const std::string name = op.primitive->name;
+    if (name != "dot_general" && name != "convolution") continue;
+    ++products;
+    EXPECT_EQ(floats.type(op.operands[0]).dtype, DType::f32);
+  }
+  EXPECT_GT(products, 3);  // in pieces
+  const std::vector<Tensor> inputs{random_bytes(DType::u8, {3, 600}, 1), random_bytes(DType::i8, {600, 4}, 2),
+                                   random_bytes(DType::u8, {1, 80, 4, 4}, 3),
+                                   random_bytes(DType::i8, {2, 80, 3, 3}, 4)};
+  const std::vector<Tensor> got = ir::evaluate(floats, inputs), want = ir::evaluate(program, inputs);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].to_vector<int32_t>(), want[i].to_vector<int32_t>());
 }
 
 // ---- on a real plugin

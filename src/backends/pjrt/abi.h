@@ -41,6 +41,7 @@ enum class Function : size_t {
   error_code = 2,
   plugin_initialize = 3,
   event_destroy = 5,
+  event_is_ready = 6,
   event_await = 8,
   event_on_ready = 9,
   client_create = 10,
@@ -101,6 +102,10 @@ struct PluginInitialize : Header {};
 
 struct EventOnly : Header {  // destroy, await
   Event* event;
+};
+struct EventIsReady : Header {
+  Event* event;
+  bool is_ready;  // out
 };
 struct EventOnReady : Header {
   Event* event;

@@ -183,9 +183,33 @@ void DeviceBuffer::wait() const {
 }
 
 Loaded::~Loaded() {
+  for (abi::Event* event : running_) {
+    try {
+      client_->plugin().await(event, "running a program");
+    } catch (const Error&) {  // whoever looks at the results is told
+      continue;
+    }
+  }
   abi::Block<abi::LoadedOnly> destroy;
   destroy.executable = executable_;
   client_->plugin().call_quietly(Function::loaded_destroy, destroy);
+}
+
+void Loaded::note_running(abi::Event* done) const {
+  if (!done) return;
+  const Plugin& plugin = client_->plugin();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(running_, [&](abi::Event* event) {
+    abi::Block<abi::EventIsReady> ready;
+    ready.event = event;
+    plugin.call_quietly(Function::event_is_ready, ready);
+    if (!ready.is_ready) return false;
+    abi::Block<abi::EventOnly> destroy;
+    destroy.event = event;
+    plugin.call_quietly(Function::event_destroy, destroy);
+    return true;
+  });
+  running_.push_back(done);
 }
 
 std::vector<DeviceBufferPtr> Loaded::run(std::span<const DeviceBufferPtr> inputs, const std::vector<int64_t>& kept,
@@ -205,7 +229,10 @@ std::vector<DeviceBufferPtr> Loaded::run(std::span<const DeviceBufferPtr> inputs
   execute.device_count = 1;
   execute.argument_count = arguments.size();
   execute.output_lists = &result_list;
+  abi::Event* done = nullptr;
+  execute.complete_events = &done;
   client_->plugin().call(Function::loaded_execute, execute, "running a program");
+  note_running(done);
   std::vector<DeviceBufferPtr> out;
   for (size_t i = 0; i < results.size(); ++i)
     out.push_back(std::make_shared<DeviceBuffer>(client_, made[i], results[i].first, results[i].second));

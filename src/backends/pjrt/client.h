@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ class DeviceBuffer {
 };
 using DeviceBufferPtr = std::shared_ptr<const DeviceBuffer>;
 
-// A compiled program on its device.
+// A compiled program on its device. Runs of it may be under way when it goes: it waits for them.
 class Loaded {
  public:
   Loaded(std::shared_ptr<const Client> client, abi::LoadedExecutable* executable)
@@ -62,9 +63,12 @@ class Loaded {
 
  private:
   abi::Executable* inner() const;
+  void note_running(abi::Event* done) const;
 
   std::shared_ptr<const Client> client_;
   abi::LoadedExecutable* executable_;
+  mutable std::mutex mutex_;
+  mutable std::vector<abi::Event*> running_;  // the ends of runs that were under way when somebody last looked
 };
 
 class Client : public std::enable_shared_from_this<Client> {

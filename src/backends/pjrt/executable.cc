@@ -50,7 +50,7 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       cache_(std::move(cache)),
       store_(options.weights ? options.weights : std::make_shared<WeightStore>()),
       state_(options.state),
-      program_(device_form(program, options.passes)) {
+      program_(device_form(program, options.passes, options.passes && client_->platform() == "cpu")) {
   const ShapeScope::Enter enter(program.scope());
   for (const ir::Value result : program.results()) result_types_.push_back(program.type(result));
   for (const ir::Parameter& parameter : program.parameters()) {

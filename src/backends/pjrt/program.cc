@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends/pjrt/products.h"
 #include "ir/composites/composites.h"
 #include "ir/evaluate.h"
 #include "ir/passes/attribute_record.h"
@@ -198,9 +199,10 @@ void add_expressions(const Program& program, std::set<ExprId>& expressions) {
 
 }  // namespace
 
-Program device_form(const Program& program, bool passes) {
+Program device_form(const Program& program, bool passes, bool floats) {
   Program plain = ir::inline_composites(program);
   if (passes) plain = ir::run_passes(plain, ir::standard_passes());
+  if (floats) plain = products_in_floats(plain);
   return ir::with_own_scope(ir::stablehlo_form(with_packed_boundary(plain)));
 }
 
