@@ -108,8 +108,9 @@ std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // st
 std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);     // steps/resize_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
-std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);  // steps/update_step.cc
-std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);   // steps/plain_step.cc
+std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);   // steps/update_step.cc
+std::unique_ptr<Step> plan_windows(Planner& planner, const ir::Op& op);  // steps/window_step.cc
+std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);    // steps/plain_step.cc
 
 // Convolutions take over what follows them (place their own step); false: the plain kernel must do. Products do the
 // same (steps/dot_step.h).
