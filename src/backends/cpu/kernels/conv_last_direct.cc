@@ -227,14 +227,22 @@ class Task {
     ahead_ = 0;
     if (p_.line) ahead_ = pixels_ * s_.pixel;
     const int64_t bottom = (w.kernel[1] - 1) * w.dilation[1], right = (s_.taps_across - 1) * w.dilation[2];
-    bool inner = true;
+    bool inner = true, between_sides = true;
     for (int64_t r = 0; r < pixels_; ++r) {
-      inner = inner && top[r] >= 0 && top[r] + bottom < height && left[r] >= 0 && left[r] + right < width;
+      between_sides = between_sides && left[r] >= 0 && left[r] + right < width;
+      inner = inner && top[r] >= 0 && top[r] + bottom < height;
+    }
+    inner = inner && between_sides;
+    int64_t taps_across = s_.taps_across;
+    // All channels of neighbouring taps are one run.
+    if (between_sides && f_.blocks == 1 && s_.pixel == f_.in && w.dilation[2] == 1) {
+      length_ *= taps_across;
+      taps_across = 1;
     }
     int64_t tap = 0;
     const float** pointer = pointers_;
     for (int64_t kh = 0; kh < w.kernel[1]; ++kh) {
-      for (int64_t kw = 0; kw < s_.taps_across; ++kw, ++tap) {
+      for (int64_t kw = 0; kw < taps_across; ++kw, ++tap) {
         const int64_t down = kh * w.dilation[1], across = kw * w.dilation[2];
         const float* from = s_.x + down * s_.row + across * s_.pixel;
         bool any = inner;

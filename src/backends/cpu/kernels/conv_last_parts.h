@@ -24,7 +24,7 @@ void finish_pixels(const Epilogue& e, float* y, int64_t pixels, int64_t distance
                    const float* residual);
 
 // Floats of the pixels that a tile reads before the next block of channels: they stay in the first-level cache.
-inline constexpr int64_t kTileFloats = 14 * 352;
+inline constexpr int64_t kTileFloats = 14 * 448;
 
 // How filters are cut: blocks of input channels, in each the panels of output channels, in each tap by tap the block's
 // rows of a panel's vectors.
