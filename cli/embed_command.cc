@@ -2,56 +2,29 @@
 #include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
-#include "commands.h"
-#include "hub_progress.h"
-#include "transmuter/transmuter.h"
+#include "text_input.h"
 
 namespace transmuter::cli {
-
-using nlohmann::json;
 
 namespace {
 
 struct EmbedCommand {
-  EngineOptions engine;
-  std::string folder;
-  std::vector<std::string> texts;
-  std::string file;
-  size_t max_length = 0;
-  bool as_json = false;
+  TextOptions text;
+  EmbedOptions embed;
+  std::string role = "text";
+  std::string output;
+  bool as_lines = false;
 };
 
-void read_lines(std::istream& in, std::vector<std::string>& lines) {
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) lines.push_back(line);
-  }
+Json row_json(const Tensor& rows, int64_t r) {
+  const float* row = rows.data<float>() + r * rows.dim(1);
+  return std::vector<float>(row, row + rows.dim(1));
 }
 
-std::vector<std::string> all_texts(const EmbedCommand& command) {
-  std::vector<std::string> texts = command.texts;
-  if (command.file == "-") {
-    read_lines(std::cin, texts);
-  } else if (!command.file.empty()) {
-    std::ifstream in(command.file);
-    if (!in) throw Error(ErrorCode::not_found, "cannot read " + command.file);
-    read_lines(in, texts);
-  }
-  if (texts.empty())
-    throw Error(ErrorCode::invalid_input, "no text: give --text or a file of lines (- for standard input)");
-  return texts;
-}
-
-json rows_json(const Tensor& rows) {
-  json out = json::array();
-  for (int64_t r = 0; r < rows.dim(0); ++r) {
-    const float* row = rows.data<float>() + r * rows.dim(1);
-    out.push_back(std::vector<float>(row, row + rows.dim(1)));
-  }
+Json rows_json(const Tensor& rows) {
+  Json out = Json::array();
+  for (int64_t r = 0; r < rows.dim(0); ++r) out.push_back(row_json(rows, r));
   return out;
 }
 
@@ -67,19 +40,23 @@ void print_table(const std::vector<std::string>& texts, const Tensor& cosines) {
   }
 }
 
-void embed(const EmbedCommand& command) {
-  const std::vector<std::string> texts = all_texts(command);
-  EmbedOptions options;
-  options.compile = command.engine.compile_options();
-  options.max_length = command.max_length;
-  const Tensor vectors = TextEmbedder::load(local_folder(command.folder), options)(texts);
-  const Tensor cosines = cosine_similarities(vectors);
-  if (command.as_json) {
-    std::printf("%s\n", json{{"texts", texts}, {"embeddings", rows_json(vectors)}, {"similarities", rows_json(cosines)}}
-                            .dump()
-                            .c_str());
+void embed(EmbedCommand& command) {
+  const std::vector<std::string> texts = column(read_items(command.text, "text"), "text");
+  command.embed.role = command.role == "query"      ? EmbedRole::query
+                       : command.role == "document" ? EmbedRole::document
+                                                    : EmbedRole::text;
+  const Tensor vectors = TextEmbedder::load(command.text.place(), command.text.task_options())(texts, command.embed);
+  if (!command.output.empty()) {
+    write_npy(command.output, vectors);
+  } else if (command.as_lines) {
+    for (size_t i = 0; i < texts.size(); ++i)
+      print_json({{"text", texts[i]}, {"embedding", row_json(vectors, static_cast<int64_t>(i))}});
+  } else if (command.text.as_json) {
+    print_json({{"texts", texts},
+                {"embeddings", rows_json(vectors)},
+                {"similarities", rows_json(cosine_similarities(vectors))}});
   } else {
-    print_table(texts, cosines);
+    print_table(texts, cosine_similarities(vectors));
   }
 }
 
@@ -87,14 +64,18 @@ void embed(const EmbedCommand& command) {
 
 void add_embed(CLI::App& app) {
   auto options = std::make_shared<EmbedCommand>();
-  CLI::App* command = app.add_subcommand("embed", "Sentence embeddings: a table of cosine similarities, or JSON");
-  command->add_option("model", options->folder, "folder with model.onnx and tokenizer.json, or hf:REPO[@REVISION]")
-      ->required();
-  command->add_option("file", options->file, "one text a line; - reads standard input");
-  command->add_option("-t,--text", options->texts, "a text; may be given again");
-  command->add_option("--max-length", options->max_length, "tokens a text may have; 0: as the folder says");
-  command->add_flag("--json", options->as_json, "texts, embeddings and similarities as one JSON object");
-  options->engine.add_to(*command);
+  CLI::App* command = app.add_subcommand("embed", "Sentence embeddings: a table of cosine similarities, JSON or .npy");
+  options->text.add_to(*command, "one text a line");
+  command->get_option("--json")->description("texts, embeddings and similarities as one JSON object");
+  command->add_flag("--jsonl", options->as_lines, "a JSON object a line, with text and embedding");
+  command->add_option("-o,--output", options->output, "write the embeddings to this .npy file, a row a text");
+  command->add_option("--role", options->role, "what the texts are for; chooses the model's prompt")
+      ->check(CLI::IsMember({"text", "query", "document"}))
+      ->capture_default_str();
+  command->add_option("--prompt-name", options->embed.prompt_name, "a prompt of the model, by its name");
+  command->add_option("--prompt", options->embed.prompt, "put in front of each text");
+  command->add_option("--dimensions", options->embed.truncate_dim, "keep the first so many numbers; 0: all");
+  command->add_flag("--normalize", options->embed.normalize, "unit length, whatever the model's files say");
   command->callback([options] { embed(*options); });
 }
 

@@ -90,6 +90,12 @@ int main(int argc, char** argv) {
   cli::add_export(app);
   cli::add_ops(app);
   cli::add_embed(app);
+  cli::add_classify(app);
+  cli::add_ner(app);
+  cli::add_fill_mask(app);
+  cli::add_answer(app);
+  cli::add_zero_shot(app);
+  cli::add_rerank(app);
   cli::add_edit(app);
   cli::add_download(app);
   cli::add_generate(app);

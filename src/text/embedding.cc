@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <numeric>
+#include <cmath>
 
 #include "base/strings.h"
-#include "text/pooling.h"
+#include "base/unicode.h"
+#include "text/encoder_model.h"
+#include "text/sentence_modules.h"
 #include "transmuter/error.h"
 #include "transmuter/text.h"
 
@@ -13,137 +12,128 @@ namespace transmuter {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr size_t kDefaultMaxLength = 512;
-
-// The file of sentence-transformers that says how many tokens the model was trained for.
-size_t max_length_of(const fs::path& folder) {
-  const fs::path path = folder / "sentence_bert_config.json";
-  std::ifstream file(path);
-  if (!file) return kDefaultMaxLength;
-  try {
-    return nlohmann::json::parse(file).value("max_seq_length", kDefaultMaxLength);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::invalid_model, str("cannot read ", path.string(), ": ", error.what()));
-  }
+std::string lower(const std::string& text) {
+  std::u32string points = from_utf8(text);
+  for (char32_t& c : points) c = to_lower(c);
+  return to_utf8(points);
 }
 
-std::string model_path(const fs::path& folder) {
-  for (const char* name : {"model.onnx", "onnx/model.onnx"})
-    if (fs::exists(folder / name)) return (folder / name).string();
-  throw Error(ErrorCode::not_found, str("there is no model.onnx or onnx/model.onnx in ", folder.string()));
-}
-
-int64_t padding_id(const Tokenizer& tokenizer) {
-  for (const char* token : {"[PAD]", "<pad>"})
-    if (const auto id = tokenizer.token_to_id(token)) return *id;
-  return 0;  // any id will do: the mask leaves it out
-}
-
-// Some of the encoded texts, as the model takes them.
-struct Batch {
-  Batch(std::span<const Encoding> encodings, std::span<const size_t> rows, int64_t pad_id) {
-    size_t longest = 0;
-    for (size_t row : rows) longest = std::max(longest, encodings[row].ids.size());
-    const Shape shape = {static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)};
-    std::vector<int64_t> id(rows.size() * longest, pad_id), counted(id.size()), type(id.size()), position(id.size());
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const Encoding& encoding = encodings[rows[r]];
-      const auto start = static_cast<int64_t>(r * longest);
-      std::copy(encoding.ids.begin(), encoding.ids.end(), id.begin() + start);
-      std::copy(encoding.attention_mask.begin(), encoding.attention_mask.end(), counted.begin() + start);
-      std::copy(encoding.type_ids.begin(), encoding.type_ids.end(), type.begin() + start);
-      std::iota(position.begin() + start, position.begin() + start + static_cast<int64_t>(encoding.ids.size()), 0);
-    }
-    ids = Tensor(id, shape);
-    mask = Tensor(counted, shape);
-    types = Tensor(type, shape);
-    positions = Tensor(position, shape);
-  }
-
-  const Tensor* input(const std::string& name) const {
-    if (name == "input_ids") return &ids;
-    if (name == "attention_mask") return &mask;
-    if (name == "token_type_ids") return &types;
-    if (name == "position_ids") return &positions;
-    return nullptr;
-  }
-
-  Tensor ids, mask, types, positions;  // i64 [rows, longest]
-};
-
-// The output that holds the tokens' vectors.
-std::string hidden_output(const std::vector<ValueSpec>& outputs) {
-  for (const ValueSpec& output : outputs)
-    if (output.name == "last_hidden_state") return output.name;
-  if (outputs.empty()) throw Error(ErrorCode::invalid_model, "the model has no output");
-  return outputs.front().name;
+TextTaskOptions with_limit(TextTaskOptions options, const SentenceModules& modules) {
+  if (!options.max_length) options.max_length = modules.max_length;
+  return options;
 }
 
 }  // namespace
 
 struct TextEmbedder::Impl {
-  Tokenizer tokenizer;
-  std::vector<ValueSpec> inputs;
-  std::string output;
-  CompiledModel run;
-  EncodeOptions encode;
-  size_t batch_size;
-  int64_t pad_id;
+  Impl(const std::string& folder, const TextTaskOptions& options)
+      : modules(read_sentence_modules(folder_of(folder))),
+        model(folder, with_limit(options, modules), "sentence embeddings",
+              {{.names = {"sentence_embedding", "last_hidden_state", "token_embeddings"}}}) {}
 
-  Tensor embed(const Batch& batch) const {
-    TensorMap feed;
-    for (const ValueSpec& spec : inputs) {
-      const Tensor* tensor = batch.input(spec.name);
-      if (tensor) {
-        feed[spec.name] = tensor->cast(spec.dtype);
-      } else if (!spec.optional) {
-        throw Error(ErrorCode::unsupported,
-                    str("the model wants an input ", spec.name, ", which embedding texts doesn't know"));
-      }
+  std::string prompt(const EmbedOptions& options) const {
+    const auto named = [&](const std::string& name) -> const std::string* {
+      const auto found = modules.prompts.find(name);
+      return found == modules.prompts.end() ? nullptr : &found->second;
+    };
+    if (!options.prompt.empty()) return options.prompt;
+    if (!options.prompt_name.empty()) {
+      if (const std::string* found = named(options.prompt_name)) return *found;
+      std::string names;
+      for (const auto& [name, text] : modules.prompts) names += (names.empty() ? "" : ", ") + name;
+      throw Error(ErrorCode::invalid_input,
+                  str("the model has no prompt \"", options.prompt_name, "\"; ",
+                      names.empty() ? "it has none (config_sentence_transformers.json)" : "it has " + names));
     }
-    const TensorMap results = run(feed);
-    return normalize_rows(mean_pool(results.at(output), batch.mask));
+    if (options.role == EmbedRole::query)
+      if (const std::string* found = named("query")) return *found;
+    if (options.role == EmbedRole::document)
+      for (const char* name : {"document", "passage", "corpus"})
+        if (const std::string* found = named(name)) return *found;
+    if (modules.default_prompt)
+      if (const std::string* found = named(*modules.default_prompt)) return *found;
+    return "";
   }
+
+  // How many tokens of a row the prompt is, if they are not to count.
+  size_t prompt_tokens(const std::string& prompt) const {
+    if (prompt.empty() || modules.include_prompt) return 0;
+    const Encoding row = model.tokenizer().encode_batch({&prompt, 1}, model.encode_options())[0];
+    return row.ids.size() - (!row.ids.empty() && row.special_tokens_mask.back() ? 1 : 0);
+  }
+
+  std::vector<float> vector_of(const Tensor& output, size_t skipped) const {
+    if (!model.output(0).per_token)
+      return std::vector<float>(output.data<float>(), output.data<float>() + output.size());
+    std::vector<bool> counted(static_cast<size_t>(output.dim(0)), true);
+    std::fill_n(counted.begin(), std::min(skipped, counted.size()), false);
+    std::vector<float> vector = pool(output, counted, modules.poolings);
+    for (const SentenceModules::Step& step : modules.steps) vector = apply(step, std::move(vector));
+    return vector;
+  }
+
+  SentenceModules modules;
+  EncoderModel model;
 };
 
-TextEmbedder TextEmbedder::load(const std::string& folder, const EmbedOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::load((fs::path(folder) / "tokenizer.json").string());
-  const Model model = Model::load(model_path(folder));
-  EncodeOptions encode;
-  encode.pad_to_longest = false;  // rows are padded batch by batch
-  encode.max_length = options.max_length ? options.max_length : max_length_of(folder);
-  return TextEmbedder(std::make_shared<Impl>(Impl{
-      .tokenizer = tokenizer,
-      .inputs = model.inputs(),
-      .output = hidden_output(model.outputs()),
-      .run = model.compile(options.compile),
-      .encode = encode,
-      .batch_size = std::max<size_t>(options.batch_size, 1),
-      .pad_id = padding_id(tokenizer),
-  }));
+TextEmbedder TextEmbedder::load(const std::string& folder, const TextTaskOptions& options) {
+  return TextEmbedder(std::make_shared<Impl>(folder, options));
 }
 
-Tensor TextEmbedder::operator()(std::span<const std::string> texts) const {
-  const std::vector<Encoding> encodings = impl_->tokenizer.encode_batch(texts, impl_->encode);
-  // Texts of similar length run together, so that little is padding.
-  std::vector<size_t> order(texts.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return encodings[a].ids.size() > encodings[b].ids.size(); });
+Tensor TextEmbedder::operator()(std::span<const std::string> texts, const EmbedOptions& options) const {
+  const std::string prompt = impl_->prompt(options);
+  std::vector<std::string> whole;
+  for (const std::string& text : texts)
+    whole.push_back(impl_->modules.lower_case ? lower(prompt + text) : prompt + text);
+  const std::vector<Encoding> rows = impl_->model.tokenizer().encode_batch(whole, impl_->model.encode_options());
+  const size_t skipped = impl_->prompt_tokens(prompt);
+  const auto outputs = impl_->model.run(rows);
   Tensor result = Tensor::zeros(DType::f32, {0, 0});
-  for (size_t begin = 0; begin < order.size(); begin += impl_->batch_size) {
-    const std::span<const size_t> rows =
-        std::span(order).subspan(begin, std::min(impl_->batch_size, order.size() - begin));
-    const Tensor vectors = impl_->embed(Batch(encodings, rows, impl_->pad_id));
-    const int64_t width = vectors.dim(1);
-    if (begin == 0) result = Tensor::zeros(DType::f32, {static_cast<int64_t>(texts.size()), width});
-    for (size_t r = 0; r < rows.size(); ++r)
-      std::copy_n(vectors.data<float>() + static_cast<int64_t>(r) * width, width,
-                  result.mutable_data<float>() + static_cast<int64_t>(rows[r]) * width);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<float> vector = impl_->vector_of(outputs[i][0], skipped);
+    if (options.truncate_dim && vector.size() > options.truncate_dim) vector.resize(options.truncate_dim);
+    if (options.normalize) normalize(vector);
+    const auto width = static_cast<int64_t>(vector.size());
+    if (i == 0) result = Tensor::zeros(DType::f32, {static_cast<int64_t>(texts.size()), width});
+    std::copy(vector.begin(), vector.end(), result.mutable_data<float>() + static_cast<int64_t>(i) * width);
   }
   return result;
+}
+
+std::vector<Tensor> TextEmbedder::token_vectors(std::span<const std::string> texts) const {
+  if (!impl_->model.output(0).per_token)
+    throw Error(ErrorCode::unsupported, "the model gives one vector a text, none for each token");
+  std::vector<Tensor> out;
+  for (std::vector<Tensor>& outputs :
+       impl_->model.run(impl_->model.tokenizer().encode_batch(texts, impl_->model.encode_options())))
+    out.push_back(std::move(outputs[0]));
+  return out;
+}
+
+namespace {
+
+double dot(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+}  // namespace
+
+Tensor cosine_similarities(const Tensor& rows) {
+  const int64_t count = rows.dim(0), width = rows.dim(1);
+  const float* in = rows.data<float>();
+  std::vector<double> lengths;
+  for (int64_t r = 0; r < count; ++r) lengths.push_back(std::sqrt(dot(in + r * width, in + r * width, width)));
+  Tensor cosines = Tensor::zeros(DType::f32, {count, count});
+  float* out = cosines.mutable_data<float>();
+  for (int64_t a = 0; a < count; ++a) {
+    for (int64_t b = 0; b < count; ++b) {
+      const double scale = lengths[static_cast<size_t>(a)] * lengths[static_cast<size_t>(b)];
+      if (scale > 0) out[a * count + b] = static_cast<float>(dot(in + a * width, in + b * width, width) / scale);
+    }
+  }
+  return cosines;
 }
 
 }  // namespace transmuter

@@ -13,7 +13,7 @@ namespace {
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-TextEmbedder tiny(EmbedOptions options = {}) {
+TextEmbedder tiny(TextTaskOptions options = {}) {
   options.compile.backend = "reference";
   return TextEmbedder::load(TRANSMUTER_TEST_DATA "/tiny_embedder", options);
 }
@@ -44,13 +44,13 @@ TEST(TextEmbedder, BatchesDoNotChangeResults) {
   std::vector<std::string> texts;
   for (int i = 0; i < 9; ++i) texts.push_back(i % 3 == 0 ? "the" : i % 3 == 1 ? "the cat sits" : "cat , cat , on");
   const Tensor all = tiny()(texts);
-  EmbedOptions options;
-  options.batch_size = 2;
+  TextTaskOptions options;
+  options.batch_tokens = 12;
   EXPECT_THAT(tiny(options)(texts).to_vector<float>(), Pointwise(FloatNear(1e-6f), all.to_vector<float>()));
 }
 
 TEST(TextEmbedder, TruncatesAsAsked) {
-  EmbedOptions options;
+  TextTaskOptions options;
   options.max_length = 3;
   const std::vector<std::string> texts = {"cat on on on"};
   EXPECT_THAT(row(tiny(options)(texts), 0), Pointwise(FloatNear(1e-6f), direction({2, 5, 3})));

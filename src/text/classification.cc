@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <numeric>
+
+#include "base/strings.h"
+#include "text/encoder_model.h"
+#include "transmuter/error.h"
+#include "transmuter/text_tasks.h"
+
+namespace transmuter {
+
+namespace {
+
+const std::vector<EncoderModel::Output> kLogits = {{.names = {"logits"}, .rank = 2}};
+
+enum class Function { none, sigmoid, softmax };
+
+Function function_named(const std::string& name, const std::string& where) {
+  if (name == "none") return Function::none;
+  if (name == "sigmoid") return Function::sigmoid;
+  if (name == "softmax") return Function::softmax;
+  throw Error(ErrorCode::invalid_input,
+              str("the function \"", name, "\"", where, " is none of sigmoid, softmax, none"));
+}
+
+// As the configuration says; what it doesn't say follows from how many labels there are.
+Function function_of(const EncoderModel& model, size_t labels) {
+  const JsonReader config = model.config_reader();
+  const std::string problem = config.text("problem_type");
+  if (problem == "regression") return Function::none;
+  if (problem == "multi_label_classification" || labels == 1) return Function::sigmoid;
+  if (problem == "single_label_classification" || labels > 1) return Function::softmax;
+  const std::string function = config.text("function_to_apply");
+  return function.empty() ? Function::none : function_named(function, str(" in ", config.file()));
+}
+
+std::vector<double> apply(Function function, std::span<const float> logits) {
+  if (function == Function::softmax) return softmax(logits);
+  std::vector<double> out(logits.begin(), logits.end());
+  if (function == Function::sigmoid)
+    for (double& value : out) value = sigmoid(value);
+  return out;
+}
+
+std::span<const float> values(const Tensor& tensor) {
+  return {tensor.data<float>(), static_cast<size_t>(tensor.size())};
+}
+
+std::vector<LabelScore> best_first(const std::vector<std::string>& labels, const std::vector<double>& scores) {
+  std::vector<LabelScore> out;
+  for (size_t i = 0; i < scores.size(); ++i) out.push_back({labels[i], scores[i]});
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+  return out;
+}
+
+// The labels of a graph that gives `width` scores; a mismatch is the files' fault.
+void check_width(const EncoderModel& model, size_t labels, int64_t width) {
+  if (labels == static_cast<size_t>(width)) return;
+  throw Error(ErrorCode::invalid_model, str("the graph gives ", width, " scores a text, but ",
+                                            (model.folder() / "config.json").string(), " has ", labels, " labels"));
+}
+
+}  // namespace
+
+struct TextClassifier::Impl {
+  Impl(const std::string& folder, const TextTaskOptions& options)
+      : model(folder, options, "text classification", kLogits), labels(labels_of(model)) {
+    function = function_of(model, labels.size());
+  }
+
+  std::vector<std::vector<LabelScore>> classify(std::span<const Encoding> rows, const ClassifyOptions& options) const {
+    const Function wanted = options.function.empty() ? function : function_named(options.function, "");
+    std::vector<std::vector<LabelScore>> out;
+    for (const std::vector<Tensor>& outputs : model.run(rows)) {
+      const std::span<const float> logits = values(outputs[0]);
+      const bool named = !labels.empty();
+      if (named) check_width(model, labels.size(), outputs[0].size());
+      const std::vector<std::string> names = named ? labels : labels_of(model, logits.size());
+      const Function used = named || !options.function.empty() ? wanted : function_of(model, logits.size());
+      out.push_back(best_first(names, apply(used, logits)));
+      if (options.top_k && out.back().size() > *options.top_k) out.back().resize(*options.top_k);
+    }
+    return out;
+  }
+
+  EncoderModel model;
+  std::vector<std::string> labels;
+  Function function;
+};
+
+TextClassifier TextClassifier::load(const std::string& folder, const TextTaskOptions& options) {
+  return TextClassifier(std::make_shared<Impl>(folder, options));
+}
+
+std::vector<std::vector<LabelScore>> TextClassifier::operator()(std::span<const std::string> texts,
+                                                                const ClassifyOptions& options) const {
+  return impl_->classify(impl_->model.tokenizer().encode_batch(texts, impl_->model.encode_options()), options);
+}
+
+std::vector<std::vector<LabelScore>> TextClassifier::pairs(std::span<const std::string> texts,
+                                                           std::span<const std::string> seconds,
+                                                           const ClassifyOptions& options) const {
+  return impl_->classify(impl_->model.tokenizer().encode_pairs(texts, seconds, impl_->model.encode_options()), options);
+}
+
+const std::vector<std::string>& TextClassifier::labels() const { return impl_->labels; }
+
+struct ZeroShotClassifier::Impl {
+  Impl(const std::string& folder, const TextTaskOptions& options)
+      : model(folder, options, "zero-shot classification", kLogits) {
+    const std::vector<std::string> names = labels_of(model);
+    labels = names.size();
+    for (size_t i = 0; i < names.size(); ++i) {
+      std::string lower = names[i];
+      for (char& c : lower)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      if (lower.starts_with("entail")) entailment = i;
+    }
+    // Without such a label it is the last one, as there is no telling.
+    if (labels && !entailment) entailment = labels - 1;
+    if (labels == 1)
+      throw Error(ErrorCode::unsupported, str((model.folder() / "config.json").string(),
+                                              " has one label only: zero-shot classification needs "
+                                              "a model that tells entailment from contradiction"));
+  }
+
+  std::vector<LabelScore> judge(const std::vector<std::vector<Tensor>>& outputs, size_t first,
+                                std::span<const std::string> names, bool multi_label) const {
+    std::vector<float> entailed;
+    std::vector<double> scores;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::span<const float> logits = values(outputs[first + i][0]);
+      if (labels) check_width(model, labels, static_cast<int64_t>(logits.size()));
+      const size_t yes = entailment.value_or(logits.size() - 1);
+      const size_t no = yes == 0 ? logits.size() - 1 : 0;
+      entailed.push_back(logits[yes]);
+      const float both[] = {logits[no], logits[yes]};
+      scores.push_back(softmax(both)[1]);
+    }
+    if (!multi_label && names.size() > 1) scores = softmax(entailed);
+    return best_first(std::vector<std::string>(names.begin(), names.end()), scores);
+  }
+
+  EncoderModel model;
+  size_t labels = 0;
+  std::optional<size_t> entailment;
+};
+
+ZeroShotClassifier ZeroShotClassifier::load(const std::string& folder, const TextTaskOptions& options) {
+  return ZeroShotClassifier(std::make_shared<Impl>(folder, options));
+}
+
+std::vector<std::vector<LabelScore>> ZeroShotClassifier::operator()(std::span<const std::string> texts,
+                                                                    std::span<const std::string> labels,
+                                                                    const ZeroShotOptions& options) const {
+  if (labels.empty()) throw Error(ErrorCode::invalid_input, "zero-shot classification needs at least one label");
+  const size_t hole = options.hypothesis.find("{}");
+  if (hole == std::string::npos)
+    throw Error(ErrorCode::invalid_input,
+                str("the hypothesis \"", options.hypothesis, "\" has no {} where the label goes"));
+  std::vector<std::string> premises, hypotheses;
+  for (const std::string& text : texts) {
+    for (const std::string& label : labels) {
+      premises.push_back(text);
+      hypotheses.push_back(std::string(options.hypothesis).replace(hole, 2, label));
+    }
+  }
+  EncodeOptions encode = impl_->model.encode_options();
+  encode.truncate_side = TruncateSide::first;
+  const auto outputs = impl_->model.run(impl_->model.tokenizer().encode_pairs(premises, hypotheses, encode));
+  std::vector<std::vector<LabelScore>> out;
+  for (size_t i = 0; i < texts.size(); ++i)
+    out.push_back(impl_->judge(outputs, i * labels.size(), labels, options.multi_label));
+  return out;
+}
+
+namespace {
+
+// The last part of a Python class ("torch.nn.modules.activation.Sigmoid"), small.
+std::string class_name(const std::string& path) {
+  std::string name = path.substr(path.rfind('.') + 1);
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return name;
+}
+
+// What a cross encoder does with its one score.
+Function activation_of(const EncoderModel& model, size_t labels) {
+  const JsonReader config = model.config_reader();
+  std::string name;
+  if (const Json* part = config.find("sentence_transformers"); part && part->is_object())
+    name = JsonReader(*part, config.file()).text("activation_fn");
+  if (name.empty()) name = config.text("sbert_ce_default_activation_function");
+  if (name.empty()) return labels == 1 ? Function::sigmoid : Function::none;
+  const std::string kind = class_name(name);
+  if (kind == "identity") return Function::none;
+  if (kind == "sigmoid") return Function::sigmoid;
+  throw Error(ErrorCode::unsupported,
+              str("the activation ", name, " in ", config.file(), " is not known: sigmoid and identity are"));
+}
+
+}  // namespace
+
+struct Reranker::Impl {
+  Impl(const std::string& folder, const TextTaskOptions& options)
+      : model(folder, options, "reranking", kLogits),
+        activation(activation_of(model, std::max<size_t>(label_count(model), 1))) {}
+
+  EncoderModel model;
+  Function activation;
+};
+
+Reranker Reranker::load(const std::string& folder, const TextTaskOptions& options) {
+  return Reranker(std::make_shared<Impl>(folder, options));
+}
+
+std::vector<double> Reranker::scores(const std::string& query, std::span<const std::string> documents, bool raw) const {
+  const std::vector<std::string> queries(documents.size(), query);
+  const std::vector<Encoding> rows =
+      impl_->model.tokenizer().encode_pairs(queries, documents, impl_->model.encode_options());
+  std::vector<double> out;
+  for (const std::vector<Tensor>& outputs : impl_->model.run(rows)) {
+    const std::span<const float> logits = values(outputs[0]);
+    if (logits.size() != 1)
+      throw Error(ErrorCode::unsupported, str("the model gives ", logits.size(),
+                                              " scores a pair: ranking needs one, text classification takes several"));
+    out.push_back(apply(raw ? Function::none : impl_->activation, logits)[0]);
+  }
+  return out;
+}
+
+std::vector<Ranked> Reranker::rank(const std::string& query, std::span<const std::string> documents,
+                                   size_t top_k, bool raw) const {
+  std::vector<Ranked> out;
+  for (double score : scores(query, documents, raw)) out.push_back({out.size(), score});
+  std::stable_sort(out.begin(), out.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
+  if (top_k && out.size() > top_k) out.resize(top_k);
+  return out;
+}
+
+}  // namespace transmuter
