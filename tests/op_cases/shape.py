@@ -72,6 +72,21 @@ def layouts(add):
     add.add("ReverseSequence_time1", "ReverseSequence", [counting(3, 4), i64(1, 4, 2)], {"time_axis": 1, "batch_axis": 0})
 
 
+def appends(add):
+    """A result that continues an input which other operators read too: kernels that copy the input first, and others."""
+    from onnx import helper
+    for shape in ((2, 3), (2, 1, 2, 3)):
+        for axis in range(len(shape)):
+            for op in ("CumSum", "Softmax", "Neg"):
+                x = add.rng(f"append{shape}{axis}").integers(-4, 5, shape).astype(F)
+                other = helper.make_node(op, ["x", "axis"] if op == "CumSum" else ["x"], ["c"],
+                                         **({"axis": axis} if op == "Softmax" else {}))
+                inputs = {"x": x} | ({"axis": np.array(axis, np.int64)} if op == "CumSum" else {})
+                add.add_graph(f"Concat_behind_an_input_{len(shape)}_{axis}_{op}",
+                              [other, helper.make_node("Concat", ["x", "c"], ["y"], axis=axis)], inputs, ["y"],
+                              constants=["axis"] if op == "CumSum" else [])
+
+
 def slices(add):
     end = np.iinfo(np.int64).max
     x = counting(5, 4)
@@ -108,5 +123,6 @@ def pads(add):
 
 def add_cases(add):
     layouts(add)
+    appends(add)
     slices(add)
     pads(add)

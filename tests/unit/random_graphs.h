@@ -355,7 +355,8 @@ class GraphMaker {
       from = std::clamp<int64_t>(from, 0, extent), to = std::clamp<int64_t>(to, 0, extent);
       for (int64_t i = from; i < to; i += step) ++count;
     } else {
-      from = std::clamp<int64_t>(from, 0, std::max<int64_t>(extent - 1, 0)), to = std::clamp<int64_t>(to, -1, extent - 1);
+      from = std::clamp<int64_t>(from, 0, std::max<int64_t>(extent - 1, 0)),
+      to = std::clamp<int64_t>(to, -1, extent - 1);
       for (int64_t i = from; i > to; i += step) ++count;
     }
     if (extent == 0) count = 0;

@@ -61,6 +61,36 @@ TEST(Donation, HeldTensorsSilentlyStay) {
   EXPECT_EQ(floats_of(second.at("present_k"))[23], 3);
 }
 
+// A kernel that wants its operand dense copies the cache first; what is new still goes where the cache itself lies.
+TEST(Donation, CachesThatAKernelCopiesGrowToo) {
+  const CompiledModel run =
+      on_cpu({.nodes = {node("CumSum", {"past_k", "axis"}, {"sums"}),
+                        node("Concat", {"past_k", "x"}, {"present_k"}, {int_attribute("axis", 1)})},
+              .inputs = {shaped("x", kFloat, {"b", "s", 4}), shaped("past_k", kFloat, {"b", "past", 4})},
+              .outputs = {value("sums"), value("present_k")},
+              .initializers = {int64_tensor("axis", {1}, true)}});
+  TensorMap out = run({{"x", row(1)}, {"past_k", row(2)}});
+  EXPECT_EQ(floats_of(out.at("present_k"))[31], 1);
+  TensorMap in;
+  for (int step = 0; step < 400; ++step) {  // past the room that there was at first
+    in["x"] = row(static_cast<float>(step), 2, 1);
+    in["past_k"] = std::move(out.at("present_k"));
+    out = run(std::move(in));
+  }
+  const std::vector<float> rows = floats_of(out.at("present_k")), sums = floats_of(out.at("sums"));
+  ASSERT_EQ(rows.size(), 2U * 404 * 4);
+  for (size_t batch = 0; batch < 2; ++batch) {
+    float sum = 0;
+    for (size_t i = 0; i < 404; ++i) {
+      const float expected = i < 2 ? 2 : i < 4 ? 1 : static_cast<float>(i - 4);
+      EXPECT_EQ(rows[(batch * 404 + i) * 4 + 3], expected);
+      sum += expected;
+      if (i == 403) continue;  // of the past alone
+      EXPECT_EQ(sums[(batch * 403 + i) * 4 + 3], sum);
+    }
+  }
+}
+
 TEST(Donation, LookingAtACacheDoesNotEndIt) {
   const CompiledModel run = on_cpu(appending());
   TensorMap in{{"x", row(1)}, {"past_k", row(2)}};

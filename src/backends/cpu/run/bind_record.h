@@ -29,7 +29,7 @@ struct BindRecord {
 
   std::vector<Mark> marks;
   std::vector<Placing> placings;
-  std::vector<int32_t> reads;     // the values whose places the steps asked for
+  std::vector<int32_t> reads;     // the values whose places the steps asked for; -1 - value: the home of an input
   std::vector<Lying> lying;       // one for each placing
   std::vector<int32_t> lying_in;  // by buffer: the head of its list; -1: nothing lies there
   std::vector<int32_t> at_start;  // by value: its placing when the first step began; -1: none

@@ -85,6 +85,19 @@ View Binder::view(ir::Value v) {
   return *view;
 }
 
+const Binder::Home& Binder::home_of(int32_t value) const {
+  return *std::find_if(homes_.begin(), homes_.end(), [&](const Home& h) { return h.value.id == value; });
+}
+
+View Binder::home(ir::Value v) {
+  const View* own = placed(v);
+  if (own && plan_.buffers[static_cast<size_t>(own->buffer)].kind == BoundBuffer::Kind::input) return view(v);
+  const View& home = home_of(v.id).view;
+  record_->reads.push_back(-1 - v.id);
+  touch(home.buffer);
+  return home;
+}
+
 View Binder::dense(ir::Value v) {
   const View* own = placed(v);
   if (own && !own->is_dense()) {
@@ -217,6 +230,7 @@ void Binder::bind_input(ir::Value v, int32_t index, View layout, bool growing) {
   buffer.bytes = static_cast<int64_t>(byte_size(layout.dtype, layout.size()));
   layout.buffer = new_buffer(buffer);
   alias(v, layout);
+  homes_.push_back({v, layout, before_ && moved_[static_cast<size_t>(v.id)]});
 }
 
 void Binder::bind_constant(ir::Value v, const Tensor& tensor) { alias(v, constant(tensor)); }
@@ -279,8 +293,10 @@ void Binder::begin_steps() {
 bool Binder::keeps_step(size_t step) {
   const BindRecord::Mark &begin = before_->marks[step], &end = before_->marks[step + 1];
   bool same = (begin.symbols & changed_) == 0;
-  for (int32_t i = begin.reads; same && i < end.reads; ++i)
-    same = !moved_[static_cast<size_t>(before_->reads[static_cast<size_t>(i)])];
+  for (int32_t i = begin.reads; same && i < end.reads; ++i) {
+    const int32_t value = before_->reads[static_cast<size_t>(i)];
+    same = !(value >= 0 ? moved_[static_cast<size_t>(value)] : home_of(-1 - value).moved);
+  }
   if (!same) return false;
   for (int32_t i = begin.placings; i < end.placings; ++i) {
     const BindRecord::Placing& placing = before_->placings[static_cast<size_t>(i)];

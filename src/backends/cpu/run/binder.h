@@ -35,6 +35,8 @@ class Binder {
 
   // The operand as it lies (touched by the launch that follows).
   View view(ir::Value v);
+  // An input as it was handed in, whatever copies of it have been made since.
+  View home(ir::Value v);
   // Dense and row-major: a copy is launched where it lies otherwise.
   View dense(ir::Value v);
   View dense_copy(const View& view, const AxisOrder& order = {});
@@ -86,6 +88,12 @@ class Binder {
   void touch(int32_t buffer) { touched_.push_back(buffer); }
   void add_launch(BoundLaunch launch);
   void place(ir::Value v, const View& view, bool grown);
+  struct Home {
+    ir::Value value;
+    View view;
+    bool moved;  // it lies in another way than in the plan before
+  };
+  const Home& home_of(int32_t value) const;
   const View* placed(ir::Value v) const;  // until the next placing; null: nowhere
   BindRecord::Mark mark() const;
 
@@ -99,6 +107,7 @@ class Binder {
   std::unique_ptr<BindRecord> record_ = std::make_unique<BindRecord>();  // its placings: those made by this binder
   std::vector<int32_t> placing_;  // by value: its last placing, of record_ or (-2 - index) of the plan before; -1: none
   std::vector<std::pair<ir::Value, View>> grown_;
+  std::vector<Home> homes_;                        // of the inputs
   const std::vector<int32_t>* last_op_ = nullptr;  // by value: the last step that reads it (aliases not followed)
   std::vector<int32_t> touched_;                   // buffers of the launch being prepared
   int32_t step_ = -1;

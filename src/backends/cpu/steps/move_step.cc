@@ -46,7 +46,7 @@ class AppendStep : public Step {
   }
 
   void bind(Binder& bind) const override {
-    const View past = bind.view(append_.past), now = bind.view(append_.op->operands[1]);
+    const View past = bind.home(append_.past), now = bind.view(append_.op->operands[1]);
     View present = past, part = past;
     present.shape = bind.shape(append_.present);
     bind.grow(append_.present, present);
