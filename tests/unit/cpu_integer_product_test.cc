@@ -134,6 +134,21 @@ TEST(CpuIntegerProduct, ProductsOfDequantizedValues) {
   }
 }
 
+TEST(CpuIntegerProduct, SumsOfDequantizedValuesThatBecomeBytes) {
+  const Tensor x = random_bytes<uint8_t>({3, 7, 11}, 1), y = random_bytes<int8_t>({3, 7, 11}, 2);
+  const Quantized qx{x, Tensor(std::vector<float>{0.02f}, {}), Tensor(std::vector<uint8_t>{131}, {})};
+  const Quantized qy{y, Tensor(std::vector<float>{0.013f}, {}), Tensor(std::vector<int8_t>{-5}, {})};
+  expect_same({x, y}, 1e-5, [&](Builder& b, const auto& in) {
+    const auto sum = [&](size_t i, size_t j) {
+      return b.add(dequantized(b, in[i], i ? qy : qx, 0), dequantized(b, in[j], j ? qy : qx, 0));
+    };
+    const Value plain = sum(0, 1), relu = sum(1, 0), twice = sum(0, 0), float_too = sum(1, 1);
+    return std::vector<Value>{
+        quantized(b, plain, 0.017f, false), quantized(b, b.maximum(relu, b.like(relu, 0)), 0.03f, true),
+        quantized(b, twice, 0.05f, false, false), quantized(b, float_too, 0.05f, true), float_too};
+  });
+}
+
 struct ConvCase {
   Shape x, w;
   int64_t stride, pad, dilation, zero, w_zero = 0, groups = 1;

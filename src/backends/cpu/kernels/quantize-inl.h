@@ -9,6 +9,7 @@
 
 #include <limits>
 
+#include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/tail-inl.h"
 #include "hwy/highway.h"
 
@@ -92,6 +93,52 @@ HWY_INLINE void dequantize_run(const T* x, float* out, const Scales<T>& scales, 
     } else {
       store_n(d, y, out + i, static_cast<size_t>(count));
     }
+  }
+}
+
+template <class A, class B, class T>
+HWY_INLINE void add_bytes_of(const AddBytes& o, const A* a, const B* b, T* out, int64_t n) {
+  const F32 d;
+  const hn::Rebind<int32_t, F32> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto a_zero = hn::Set(di, o.a.zero), b_zero = hn::Set(di, o.b.zero), zero = hn::Set(di, o.out.zero);
+  const VF32 a_scale = hn::Set(d, o.a.scale), b_scale = hn::Set(d, o.b.scale), scale = hn::Set(d, o.out.scale);
+  const VF32 inverse = hn::Set(d, 1.0f / o.out.scale), least = hn::Set(d, o.least);
+  const VF32 low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::min() - o.out.zero));
+  const VF32 high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - o.out.zero));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = HWY_MIN(lanes, n - i);
+    const VF32 x = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(a + i, count), a_zero)), a_scale);
+    const VF32 y = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(b + i, count), b_zero)), b_scale);
+    const VF32 sum = hn::Max(hn::Add(x, y), least);
+    // As a division rounds: a quotient by the rounded reciprocal and one step of its remainder.
+    const VF32 near = hn::Mul(sum, inverse);
+    const VF32 better = hn::MulAdd(hn::NegMulAdd(near, scale, sum), inverse, near);
+    const VF32 quotient = hn::IfThenElse(hn::Eq(hn::Sub(near, near), hn::Zero(d)), better, near);
+    store_narrow(hn::Add(hn::NearestInt(hn::Min(hn::Max(quotient, low), high)), zero), out + i, count);
+  }
+}
+template <class A, class B>
+HWY_INLINE void add_bytes_to(const AddBytes& o, const A* a, const B* b, void* out, int64_t n) {
+  if (o.out.is_signed) {
+    add_bytes_of(o, a, b, static_cast<int8_t*>(out), n);
+  } else {
+    add_bytes_of(o, a, b, static_cast<uint8_t*>(out), n);
+  }
+}
+template <class A>
+HWY_INLINE void add_bytes_from(const AddBytes& o, const A* a, const void* b, void* out, int64_t n) {
+  if (o.b.is_signed) {
+    add_bytes_to(o, a, static_cast<const int8_t*>(b), out, n);
+  } else {
+    add_bytes_to(o, a, static_cast<const uint8_t*>(b), out, n);
+  }
+}
+void add_bytes_run(const AddBytes& o, const void* a, const void* b, void* out, int64_t n) {
+  if (o.a.is_signed) {
+    add_bytes_from(o, static_cast<const int8_t*>(a), b, out, n);
+  } else {
+    add_bytes_from(o, static_cast<const uint8_t*>(a), b, out, n);
   }
 }
 

@@ -17,6 +17,7 @@
 
 #if HWY_ONCE
 namespace transmuter::cpu {
+HWY_EXPORT(add_bytes_run);
 HWY_EXPORT(quantize_u8);
 HWY_EXPORT(quantize_i8);
 HWY_EXPORT(quantize_u16);
@@ -123,6 +124,14 @@ void dequantize_linear(DType dtype, const void* x, float* out, const float* scal
     for_runs(shape, pool, [&](int64_t at, int64_t n, int64_t c, bool vary) {
       dequantize(static_cast<const T*>(x) + at, out + at, scales + c, zeros ? zeros + c : nullptr, vary, n);
     });
+  });
+}
+
+void add_bytes(const AddBytes& add, const void* a, const void* b, void* out, int64_t count, ThreadPool* pool) {
+  init_target();
+  parallel(pool, count, 32768, [&](int64_t begin, int64_t end) {
+    const auto at = [&](const void* p) { return static_cast<const std::byte*>(p) + begin; };
+    HWY_DYNAMIC_DISPATCH(add_bytes_run)(add, at(a), at(b), static_cast<std::byte*>(out) + begin, end - begin);
   });
 }
 

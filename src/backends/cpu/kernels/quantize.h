@@ -25,6 +25,18 @@ void quantize_linear(const float* x, DType dtype, void* out, const float* scales
 void dequantize_linear(DType dtype, const void* x, float* out, const float* scales, const void* zero_points,
                        const ChannelShape& shape, ThreadPool* pool);
 
+// Bytes of one scale and zero point each: out = quantize(max(least, dequantize(a) + dequantize(b))), NaN impossible.
+struct AddBytes {
+  struct Operand {
+    float scale = 1;
+    int32_t zero = 0;
+    bool is_signed = false;
+  };
+  Operand a, b, out;
+  float least = 0;  // of the sum: -infinity, or 0 for relu
+};
+void add_bytes(const AddBytes& add, const void* a, const void* b, void* out, int64_t count, ThreadPool* pool);
+
 // Scale and zero point that ONNX DynamicQuantizeLinear gives `count` elements in u8: the range is made to hold 0; a
 // range of nothing but 0 has scale 1.
 struct QuantizeRange {

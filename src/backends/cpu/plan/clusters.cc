@@ -15,6 +15,9 @@ void plan_clusters(Planner& planner) {
       plan_convolution_fused(planner, op);
   }
   dots.finish();
+  for (const ir::Op& op : planner.program().ops()) {
+    if (op.primitive == &ir::prim::add && !planner.absorbed(op)) plan_add_bytes(planner, op);
+  }
   plan_attention_halves(planner);
   plan_tile_clusters(planner);
 }

@@ -122,6 +122,9 @@ bool plan_integer_dot(Planner& planner, const ir::Op& op);  // steps/integer_dot
 bool plan_quantized_dot(Planner& planner, const ir::Op& op);          // steps/integer_dot_step.cc
 bool plan_quantized_convolution(Planner& planner, const ir::Op& op);  // steps/integer_conv_step.cc
 
+// Sums of dequantized values that become bytes again.
+bool plan_add_bytes(Planner& planner, const ir::Op& op);  // steps/add_bytes_step.cc
+
 // Attention reads keys and values of a half type as they are: marks the conversions of those that it alone reads.
 void plan_attention_halves(Planner& planner);  // steps/attention_step.cc
 
