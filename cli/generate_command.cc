@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "bench_decode.h"
 #include "generation_options.h"
 #include "hub_progress.h"
 #include "transmuter/text_generator.h"
@@ -19,7 +20,7 @@ struct GenerateCommand {
   std::string folder, dtype;
   std::vector<std::string> texts;
   std::string file, messages, system, tools, variables;
-  bool chat = false, as_json = false;
+  bool chat = false, as_json = false, stats = false;
 };
 
 std::string messages_of(const GenerateCommand& command, const std::string& user) {
@@ -75,6 +76,35 @@ std::vector<GenerationRequest> requests_of(const GenerateCommand& command) {
   return requests;
 }
 
+// When tokens came.
+class Stopwatch {
+ public:
+  void token() {
+    if (tokens_++ == 0) {
+      first_ms_ = ms_since(start_);
+      first_cpu_ = cpu_ms();
+    }
+    last_ms_ = ms_since(start_);
+    last_cpu_ = cpu_ms();
+  }
+  // Tokens after the first: that one waits for the prompt.
+  void report(int64_t read) const {
+    std::fprintf(stderr, "first of %lld tokens after %.1f ms (%lld read)", static_cast<long long>(tokens_), first_ms_,
+                 static_cast<long long>(read));
+    if (tokens_ > 1) {
+      const double more = static_cast<double>(tokens_ - 1), ms = (last_ms_ - first_ms_) / more;
+      std::fprintf(stderr, ", then %.3f ms each (%.1f a second), %.3f ms of CPU time", ms, 1e3 / ms,
+                   (last_cpu_ - first_cpu_) / more);
+    }
+    std::fprintf(stderr, "\n");
+  }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  int64_t tokens_ = 0;
+  double first_ms_ = 0, last_ms_ = 0, first_cpu_ = 0, last_cpu_ = 0;
+};
+
 // As transformers prints it: the prompt with what follows, or the conversation with the answer; beside it what is new.
 ordered_json answer_json(const GenerationRequest& request, const GeneratedText& answer, bool beams) {
   ordered_json out;
@@ -109,6 +139,13 @@ void generate(const GenerateCommand& command) {
       return true;
     };
   }
+  Stopwatch watch;
+  if (command.stats && config.num_beams == 1) {
+    call.on_token = [&](size_t, int64_t) {
+      watch.token();
+      return true;
+    };
+  }
   const std::vector<GeneratedText> answers = generator(requests, config, call);
   const size_t copies = answers.size() / requests.size();
   ordered_json all = ordered_json::array();
@@ -119,6 +156,9 @@ void generate(const GenerateCommand& command) {
       std::printf("%s\n", streams ? "" : answers[i].text.c_str());
     }
   }
+  int64_t read = 0;
+  for (size_t i = 0; i < answers.size(); i += copies) read += answers[i].token_summary.input;
+  if (call.on_token) watch.report(read);
   // Bytes that are no character are shown as such.
   if (command.as_json) std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
 }
@@ -140,6 +180,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--variables", options->variables, "a JSON object of further variables of the chat template");
   command->add_option("--dtype", options->dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
   command->add_flag("--json", options->as_json, "all answers as one JSON list, with tokens and how they ended");
+  command->add_flag("--stats", options->stats, "how long tokens took, on standard error; not with --beams");
   options->settings.add_to(*command);
   options->engine.add_to(*command);
   command->callback([options] { generate(*options); });

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the commands of a guide: check_guides.py PROGRAM GUIDE.md WORK. Every ```sh block runs in a folder with the small
-models that the guides speak of; the first command that fails ends it. A ```text block right behind it is what it prints."""
+"""Runs the commands of a guide: check_guides.py PROGRAM GUIDE.md WORK. Every ```sh block runs in a folder with the
+small models that the guides speak of; the first command that fails ends it. A ```text block right behind is what it
+prints."""
 import os
 import pathlib
 import re

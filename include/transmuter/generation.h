@@ -72,9 +72,11 @@ struct GenerationConfig {
   std::optional<int64_t> bos_token_id, decoder_start_token_id;
   std::vector<std::string> stop_strings;  // texts alone: TextGenerator
 
-  // Of the folder's generation_config.json, else of the same names in its config.json (and its decoder, generator and
-  // text_config parts); without either what stands here. Throws Error(invalid_model) naming file and field.
+  // Of the folder's generation_config.json, else genai_config.json, else of the same names in its config.json (and that
+  // file's decoder, generator and text_config parts). Throws Error(invalid_model) naming file and field.
   static GenerationConfig load(const std::string& folder);
+  // `otherwise`: fields that no file sets.
+  static GenerationConfig load(const std::string& folder, GenerationConfig otherwise);
   // Fields of `json` on top of what is set already. `file` is named in errors.
   void update(const std::string& json, const std::string& file);
 };

@@ -57,6 +57,7 @@ class TextGenerator {
                             const std::string& dtype = "");
   TextGenerator(TokenGenerator tokens, Tokenizer tokenizer, std::optional<ChatTemplate> chat = std::nullopt);
 
+  // What the folder's files say; a call starts from a copy. Without a length 256 tokens are written.
   const GenerationConfig& config() const;
   bool has_encoder() const;
   bool has_chat() const;
@@ -76,6 +77,8 @@ class TextGenerator {
 
  private:
   friend class TextRewriter;
+  explicit TextGenerator(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
   std::shared_ptr<const Impl> impl_;
 };
 
@@ -89,6 +92,7 @@ class TextRewriter {
   static TextRewriter load(const std::string& folder, const std::string& task, const CompileOptions& compile = {},
                            const std::string& dtype = "", const std::string& from = "", const std::string& to = "");
 
+  // What the folder's files say, four beams where they don't.
   const GenerationConfig& config() const;
   // One for each text, in order; texts longer than the model's are cut at their end.
   std::vector<GeneratedText> operator()(std::span<const std::string> texts, const GenerationConfig& config,

@@ -184,9 +184,11 @@ FORMS = [  # decoder, encoder, model that goes on, embeddings
        llama_past_op14 llama_rope_dynamic llama_rope_linear llama_rope_llama3 llama_tied_past mistral_sw_past mpt_past
        nemotron_past olmo_past opt_past phi_past phi3_past qwen2_past qwen3_past qwen3moe_past gemma_past gemma2_past
        stablelm_past arcee_past dyn_gpt2_op20 dyn_llama_op18 dyn_llama_op23 dyn_qwen2_op21 dyn_phi3_op22 dyn_neox_op19
-       dyn_olmo2_op18 op23_llama op24_llama ortopt_llama ortopt_gpt2 ortopt_genai_llama fused_gpt2 fused_bloom rwkv4_loop
+       dyn_olmo2_op18 op23_llama op24_llama
+       ortopt_llama ortopt_gpt2 ortopt_genai_llama fused_gpt2 fused_bloom rwkv4_loop
        scan_ssm genai_llama_fp32 genai_llama_fp32_sepqkv genai_llama_prunehead_fp32 genai_llama_kvint8
-       genai_llama_int4_b32_sym genai_llama_int8_b32 genai_gemma_fp32 genai_gemma3_fp32 genai_gptoss_fp32 genai_granite_fp32
+       genai_llama_int4_b32_sym genai_llama_int4_acc4 genai_llama_int8_b32 genai_gemma_fp32 genai_gemma3_fp32
+       genai_gptoss_fp32 genai_granite_fp32
        genai_lfm2_fp32 genai_lfm2moe_fp32 genai_mistral_fp32 genai_nemotron_fp32 genai_olmo_fp32 genai_phi_fp32
        genai_phi3_fp32 genai_qwen2_fp32 genai_qwen3_fp32 genai_smollm3_fp32 q_gpt2_nbits4_b16_asym
        q_llama_nbits4_b32_asym q_qwen2_nbits8_b32_sym q_gemma3_nbits4_gather w_gpt2_f8e4m3 w_llama_int4_block_ax0
@@ -241,7 +243,8 @@ def record(cases, name, encoder=None, past=None, embeds=None):
         out["batch"]["beams"], out["batch"]["scores"] = generate(model, prompts, num_beams=2, max_new_tokens=16)
         settings = dict(repetition_penalty=1.3, no_repeat_ngram_size=2, min_new_tokens=4, max_new_tokens=24,
                         bad_words_ids=[[7], [9, 11]], suppress_tokens=[5, 6], begin_suppress_tokens=[8],
-                        exponential_decay_length_penalty=[10, 1.1], forced_eos_token_id=EOS, sequence_bias=[[[12], 0.5]])
+                        exponential_decay_length_penalty=[10, 1.1], forced_eos_token_id=EOS,
+                        sequence_bias=[[[12], 0.5]])
         if encoder:
             settings |= dict(encoder_repetition_penalty=1.2, encoder_no_repeat_ngram_size=2, forced_bos_token_id=20)
         out["batch"]["settings"] = settings

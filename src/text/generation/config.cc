@@ -159,11 +159,27 @@ void GenerationConfig::update(const std::string& text, const std::string& file) 
   update_from(*this, parsed(text, file), file, nullptr);
 }
 
-GenerationConfig GenerationConfig::load(const std::string& folder) {
-  GenerationConfig config;
+GenerationConfig GenerationConfig::load(const std::string& folder) { return load(folder, GenerationConfig()); }
+
+GenerationConfig GenerationConfig::load(const std::string& folder, GenerationConfig otherwise) {
+  GenerationConfig config = std::move(otherwise);
   const fs::path path = fs::path(folder) / "generation_config.json";
   if (const auto text = read_text_file(path)) {
     config.update(*text, path.string());
+    return config;
+  }
+  // The genai builder's file knows the ends of a chat's messages, which config.json often lacks.
+  const fs::path genai = fs::path(folder) / "genai_config.json";
+  if (const auto text = read_text_file(genai)) {
+    const json j = parsed(*text, genai.string());
+    for (const char* part : {"search", "model"}) {
+      const auto it = j.find(part);
+      if (it == j.end() || !it->is_object()) continue;
+      json fields = *it;
+      // As long as the model's places: no answer is meant to be.
+      for (const char* field : {"max_length", "min_length"}) fields.erase(field);
+      update_from(config, fields, str(genai.string(), " (", part, ")"), nullptr);
+    }
     return config;
   }
   const fs::path other = fs::path(folder) / "config.json";

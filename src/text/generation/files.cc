@@ -10,6 +10,7 @@ namespace transmuter {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::literals::operator""_json_pointer;
 
 // What variants of a graph end in; "" is the full precision, or else what there is.
 std::vector<std::string> suffixes_of(const std::string& dtype) {
@@ -56,7 +57,7 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
   const auto take = [&](std::optional<Model>& to, const std::string& path) {
     if (!path.empty()) to = Model::load(path);
   };
-  take(models.encoder, find_file(folder, {"encoder_model"}, dtype));
+  take(models.encoder, find_file(folder, {"encoder_model", "encoder"}, dtype));
   take(models.embed_tokens, find_file(folder, {"embed_tokens"}, dtype));
   const std::string merged = find_file(folder, {"decoder_model_merged", "model_merged"}, dtype);
   if (!merged.empty()) {
@@ -67,6 +68,15 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
   } else {
     take(models.decoder, find_file(folder, {"model", "decoder_with_past_model", "decoder"}, dtype));
   }
+  const fs::path genai = fs::path(folder) / "genai_config.json";
+  const Json genai_config = read_json_object(genai).value_or(Json::object());
+  const Json genai_decoder = genai_config.value("/model/decoder"_json_pointer, Json::object());
+  const JsonReader genai_reader(genai_decoder, genai.string());
+  if (!models.decoder) {
+    const std::string named = genai_reader.text("filename");
+    if (!named.empty() && fs::exists(fs::path(folder) / named))
+      models.decoder = Model::load((fs::path(folder) / named).string());
+  }
   if (!models.decoder) {
     throw Error(ErrorCode::not_found,
                 str("there is no language model in ", folder, dtype.empty() ? "" : " for dtype " + dtype,
@@ -75,8 +85,11 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
   const std::string file = (fs::path(folder) / "config.json").string();
   const Json config = read_json_object(file).value_or(Json::object());
   models.max_positions = config_integer(config, file, {"max_position_embeddings", "n_positions", "n_ctx"});
+  if (models.max_positions == 0)
+    models.max_positions = genai_config.value("/model/context_length"_json_pointer, int64_t{0});
   // The genai builder's caches name their width by a symbol that no other input tells.
-  int64_t width = config_integer(config, file, {"head_dim", "head_size"});
+  int64_t width = genai_reader.integer("head_size", 0);
+  if (width == 0) width = config_integer(config, file, {"head_dim", "head_size"});
   if (width == 0) {
     const int64_t hidden = config_integer(config, file, {"hidden_size", "n_embd", "d_model"});
     const int64_t heads = config_integer(config, file, {"num_attention_heads", "n_head"});

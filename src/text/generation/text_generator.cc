@@ -57,10 +57,21 @@ std::string text_of(const Tokenizer& tokenizer, const GeneratedTokens& answer, c
   return text;
 }
 
+// How many tokens a text gets when nothing says so: as many as `transformers`' pipelines write, while there are places.
+int64_t new_tokens(const std::vector<GenerationPrompt>& prompts, int64_t max_positions) {
+  constexpr int64_t kOtherwise = 256;
+  if (max_positions == 0) return kOtherwise;
+  size_t longest = 0;
+  for (const GenerationPrompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
+  return std::clamp(max_positions - static_cast<int64_t>(longest), int64_t{1}, kOtherwise);
+}
+
 }  // namespace
 
 std::vector<GeneratedText> TextGenerator::Impl::write(const std::vector<GenerationPrompt>& prompts,
-                                                      const GenerationConfig& settings, const TextCall& call) const {
+                                                      const GenerationConfig& given, const TextCall& call) const {
+  GenerationConfig settings = given;
+  if (!settings.max_new_tokens && !settings.max_length) settings.max_new_tokens = new_tokens(prompts, max_positions);
   const StopStrings stops(tokenizer, settings.stop_strings);
   const size_t count = prompts.size() * static_cast<size_t>(std::max<int64_t>(1, settings.num_return_sequences));
   std::optional<Streams> streams;
@@ -96,7 +107,7 @@ std::vector<GeneratedText> TextGenerator::Impl::write(const std::vector<Generati
 
 TextGenerator::TextGenerator(TokenGenerator tokens, Tokenizer tokenizer, std::optional<ChatTemplate> chat) {
   const GenerationConfig config = tokens.config();
-  impl_ = std::make_shared<Impl>(Impl{std::move(tokens), std::move(tokenizer), std::move(chat), config});
+  impl_ = std::make_shared<Impl>(Impl{std::move(tokens), std::move(tokenizer), std::move(chat), config, 0});
 }
 
 TextGenerator TextGenerator::load(const std::string& folder, const CompileOptions& compile, const std::string& dtype) {
@@ -122,8 +133,10 @@ TextGenerator TextGenerator::load(const std::string& folder, const CompileOption
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;  // most folders have none
   }
-  return TextGenerator(TokenGenerator(GenerationModels::load(folder, compile, dtype), std::move(config)), tokenizer,
-                       std::move(chat));
+  GenerationModels models = GenerationModels::load(folder, compile, dtype);
+  const int64_t max_positions = models.max_positions;
+  return TextGenerator(std::make_shared<Impl>(
+      Impl{TokenGenerator(std::move(models), config), tokenizer, std::move(chat), config, max_positions}));
 }
 
 const GenerationConfig& TextGenerator::config() const { return impl_->config; }

@@ -38,12 +38,13 @@ std::optional<int64_t> language_id(const Tokenizer& tokenizer, const std::string
 // What stands in front of each text.
 std::string prefix_for(const Json& config, const std::string& task, GenerationConfig& settings,
                        const std::string& file) {
+  const std::string general = JsonReader(config, file).text("prefix");
   const auto params = config.find("task_specific_params");
-  if (params == config.end() || !params->is_object()) return {};
+  if (params == config.end() || !params->is_object()) return general;
   const auto ours = params->find(task);
-  if (ours == params->end() || !ours->is_object()) return {};
+  if (ours == params->end() || !ours->is_object()) return general;
   settings.update(ours->dump(), str(file, " (task_specific_params.", task, ")"));
-  return ours->value("prefix", "");
+  return JsonReader(*ours, file).text("prefix", general);
 }
 
 // The row with the source's language in it: where the tokenizer puts one, else in front.
@@ -71,6 +72,9 @@ TextRewriter TextRewriter::load(const std::string& folder, const std::string& ta
                                               " needs; ask a decoder alone by a prompt (generate)"));
   }
   Impl impl{generator, generator.config(), "", read_tokenizer_config(folder).model_max_length};
+  GenerationConfig otherwise;
+  otherwise.num_beams = 4;  // as the pipelines of transformers
+  impl.config.num_beams = GenerationConfig::load(folder, otherwise).num_beams;
   const fs::path path = fs::path(folder) / "config.json";
   if (const auto config = read_json_object(path)) {
     if (impl.max_length == 0)

@@ -14,6 +14,7 @@ struct TextGenerator::Impl {
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat;
   GenerationConfig config;
+  int64_t max_positions = 0;  // tokens that the model was made for; 0: unknown
 
   std::vector<GeneratedText> write(const std::vector<GenerationPrompt>& prompts, const GenerationConfig& settings,
                                    const TextCall& call) const;

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -14,6 +16,7 @@
 namespace transmuter {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -273,6 +276,29 @@ TEST(GenerationSettings, AreReadByTheirNames) {
   EXPECT_THAT(error_of([&] { config.update("[1", "some.json"); }), HasSubstr("some.json"));
   EXPECT_THAT(error_of([&] { config.update(R"({"num_beam_groups": 2})", "some.json"); }), HasSubstr("group beam"));
   EXPECT_THAT(error_of([&] { config.update(R"({"penalty_alpha": 0.6})", "some.json"); }), HasSubstr("contrastive"));
+}
+
+TEST(GenerationFiles, OfTheGenaiBuilderAreRead) {
+  const fs::path folder = fs::temp_directory_path() / "transmuter_genai_folder";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy(data("tiny_chat/model.onnx"), folder / "small.onnx");
+  std::ofstream(folder / "config.json") << R"({"eos_token_id": 22})";
+  std::ofstream(folder / "genai_config.json") << R"({
+    "model": {"bos_token_id": 1, "context_length": 64, "decoder": {"filename": "small.onnx", "head_size": 8},
+              "eos_token_id": [2, 11], "pad_token_id": 0},
+    "search": {"do_sample": true, "max_length": 64, "min_length": 0, "num_beams": 1, "temperature": 0.6, "top_p": 0.9,
+               "diversity_penalty": 0.0}})";
+  const TokenGenerator generator = TokenGenerator::load(folder.string());
+  EXPECT_THAT(generator.config().eos_token_id, ElementsAre(2, 11));
+  EXPECT_FALSE(generator.config().max_length);
+  EXPECT_EQ(generator.config().temperature, 0.6);
+  EXPECT_EQ(GenerationModels::load(folder.string()).caches.sizes.at("kv_cache_dim"), 8);
+  EXPECT_EQ(GenerationModels::load(folder.string()).max_positions, 64);
+  GenerationConfig config = generator.config();
+  config.do_sample = false;
+  EXPECT_THAT(generator(prompts_of({{kAssistant}}), config)[0].ids, ElementsAre(kHi, kThere, kFriend, kDot));
+  fs::remove_all(folder);
 }
 
 TEST(GenerationFiles, SayWhatIsMissing) {

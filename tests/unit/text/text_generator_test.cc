@@ -101,6 +101,13 @@ TEST(TextGenerator, WritesSeveralAnswersBySeed) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(alone[i].text, answers[3 + i].text);
 }
 
+TEST(TextGenerator, WritesAsLongAsThereArePlacesWhenNothingIsSaid) {
+  GenerationConfig config = chat().config();
+  config.max_new_tokens.reset();
+  config.eos_token_id.clear();
+  EXPECT_EQ(chat()({.text = "hello hello"}, config).token_summary.output, 62);  // of 64
+}
+
 TEST(TextGenerator, GoesOnWithAConversation) {
   PromptCache cache;
   TextCall call;
@@ -144,6 +151,7 @@ TEST(TextRewriter, TranslatesAndSummarizes) {
   EXPECT_EQ(answers[2].text, "");
   EXPECT_EQ(answers[0].token_summary.input, 7);
   EXPECT_EQ(answers[1].token_summary.padding, 4);
+  EXPECT_EQ(translator.config().num_beams, 4);
   // "task_specific_params": what stands in front, and a length of its own.
   const TextRewriter summarizer = TextRewriter::load(data("tiny_translator"), "summarization");
   EXPECT_EQ(summarizer.config().max_length, 4);
