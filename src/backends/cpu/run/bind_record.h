@@ -34,6 +34,15 @@ struct BindRecord {
   std::vector<int32_t> lying_in;  // by buffer: the head of its list; -1: nothing lies there
   std::vector<int32_t> at_start;  // by value: its placing when the first step began; -1: none
   std::vector<int64_t> symbols;   // their values, by number; INT64_MIN where one had none
+
+  // Keeps the memory.
+  void clear() {
+    marks.clear();
+    placings.clear();
+    for (auto* list : {&reads, &lying_in, &at_start}) list->clear();
+    lying.clear();
+    symbols.clear();
+  }
 };
 
 }  // namespace transmuter::cpu

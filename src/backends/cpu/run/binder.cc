@@ -245,7 +245,11 @@ BindRecord::Mark Binder::mark() const {
           0};
 }
 
-void Binder::expect(size_t given, size_t steps) {
+void Binder::expect(size_t given, size_t steps, std::unique_ptr<BindRecord> spare) {
+  if (spare) {
+    record_ = std::move(spare);
+    record_->clear();
+  }
   const size_t values = given + 3 * steps / 2;
   plan_.buffers.reserve(given + 2 * steps);  // a result and what its kernel works in
   plan_.launches.reserve(5 * steps / 4);

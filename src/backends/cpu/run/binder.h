@@ -70,8 +70,8 @@ class Binder {
   void bind_constant(ir::Value v, const Tensor& tensor);
   void set_last_use(const std::vector<int32_t>& last_op) { last_op_ = &last_op; }  // lives longer than this
   // First of all, where the plan starts from nothing: room for what most plans of so many steps take, so that nothing
-  // of it moves while it grows.
-  void expect(size_t given, size_t steps);  // given: inputs and constants
+  // of it moves while it grows. `given`: inputs and constants; `spare` (may be null): a record that nobody needs.
+  void expect(size_t given, size_t steps, std::unique_ptr<BindRecord> spare);
   // Or: starts from a plan with a record; `changed`: the bits of the symbols whose values differ. The inputs
   // are bound as ever, the constants are there already. Each step then either is kept or has to be bound; OtherPlan is
   // thrown where it takes other buffers or launches than it took there.

@@ -204,17 +204,17 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
   const Stage& stage = stages_[index];
   std::vector<int64_t> symbols = symbol_values(program_, bindings);
   std::shared_ptr<const BoundPlan> from;
+  bool others_start_here = true;
   if (!verbose_) {
     const std::lock_guard<std::mutex> lock(mutex_);
     from = caches_[index].whole;
+    // Where most steps differ from one text to the next, no plan will start from this one either.
+    if (from) others_start_here = concerns_few(*from->record, bits_.differing(caches_[index].latest, symbols));
   }
   if (from) {
     const uint64_t changed = bits_.differing(from->record->symbols, symbols);
-    const std::vector<BindRecord::Mark>& marks = from->record->marks;
-    const auto concerned = std::count_if(marks.begin(), marks.end(),
-                                         [&](const BindRecord::Mark& mark) { return (mark.symbols & changed) != 0; });
     try {
-      if (2 * static_cast<size_t>(concerned) < marks.size()) {
+      if (concerns_few(*from->record, changed)) {
         std::shared_ptr<const BoundPlan> plan = bind_steps(stage, bindings, values, std::move(from), changed);
         RunCounters::add(state_->counters.bound_steps, plan->steps_bound);
         if (verify_) check_same(*plan, *bind_steps(stage, bindings, values, nullptr, 0));
@@ -224,22 +224,40 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
       // One from nothing, then.
     }
   }
-  std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0);
+  std::unique_ptr<BindRecord> spare;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    spare = std::move(caches_[index].spare);
+  }
+  std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0, std::move(spare));
   RunCounters::add(state_->counters.bound_steps, plan->steps_bound);
-  plan->record->symbols = std::move(symbols);
   const std::lock_guard<std::mutex> lock(mutex_);
-  caches_[index].whole = plan;
+  PlanCache& cache = caches_[index];
+  if (others_start_here) {
+    plan->record->symbols = symbols;
+    cache.whole = plan;
+  } else {
+    cache.spare = std::move(plan->record);
+  }
+  cache.latest = std::move(symbols);
   return plan;
+}
+
+bool CpuExecutable::concerns_few(const BindRecord& record, uint64_t changed) {
+  const auto concerned = std::count_if(record.marks.begin(), record.marks.end(),
+                                       [&](const BindRecord::Mark& mark) { return (mark.symbols & changed) != 0; });
+  return 2 * static_cast<size_t>(concerned) < record.marks.size();
 }
 
 std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Bindings& bindings,
                                                      const std::vector<Buffer>& values,
-                                                     std::shared_ptr<const BoundPlan> from, uint64_t changed) const {
+                                                     std::shared_ptr<const BoundPlan> from, uint64_t changed,
+                                                     std::unique_ptr<BindRecord> spare) const {
   Binder bind(program_, types_, bits_, bindings, pool_->threads(), verbose_);
   bind.set_last_use(stage.last_use);
   const bool anew = !from;
   if (anew)
-    bind.expect(stage.inputs.size() + weights_.size() + constants_.size(), stage.steps.size());
+    bind.expect(stage.inputs.size() + weights_.size() + constants_.size(), stage.steps.size(), std::move(spare));
   else
     bind.start_from(std::move(from), changed);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {

@@ -36,7 +36,9 @@ class CpuExecutable : public Executable {
   // Of one stage.
   struct PlanCache {
     std::list<std::shared_ptr<PlanEntry>> entries;  // most recently used first
-    std::shared_ptr<const BoundPlan> whole;         // the newest one that started from no other
+    std::shared_ptr<const BoundPlan> whole;         // what others start from: one that started from no other
+    std::vector<int64_t> latest;                    // the symbols of the newest such
+    std::unique_ptr<BindRecord> spare;              // memory for the next
   };
 
   void keep_weights();
@@ -48,10 +50,13 @@ class CpuExecutable : public Executable {
   std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
   std::shared_ptr<const BoundPlan> bind_stage(size_t stage, Bindings& bindings,
                                               const std::vector<Buffer>& values) const;
+  // Do few of the plan's steps depend on symbols with these bits?
+  static bool concerns_few(const BindRecord& record, uint64_t changed);
   // `from` (may be null): a plan for other sizes, which differ in the symbols with these bits. Throws
   // Binder::OtherPlan.
   std::shared_ptr<BoundPlan> bind_steps(const Stage& stage, Bindings& bindings, const std::vector<Buffer>& values,
-                                        std::shared_ptr<const BoundPlan> from, uint64_t changed) const;
+                                        std::shared_ptr<const BoundPlan> from, uint64_t changed,
+                                        std::unique_ptr<BindRecord> spare = nullptr) const;
   void make_room(const Append& append, std::vector<Buffer>& values, Bindings& bindings) const;
   void run_stage(size_t stage, std::vector<Buffer>& values, Bindings& bindings) const;
   void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
