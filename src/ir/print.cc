@@ -9,6 +9,7 @@
 #include "base/dim_table.h"
 #include "base/dispatch.h"
 #include "ir/passes/attribute_record.h"
+#include "ir/passes/counts_as_sorts.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/loops_as_while.h"
 #include "ir/passes/stablehlo_form.h"
@@ -193,7 +194,8 @@ PrintedOp print_custom_call(const PrintContext& context) {
 }
 
 std::string print_stablehlo(const Program& program, Bindings* bindings, const std::string& module_name) {
-  return print_module(stablehlo_form(loops_as_while(inline_composites(program))), bindings, {.name = module_name});
+  return print_module(stablehlo_form(counts_as_sorts(loops_as_while(inline_composites(program)))), bindings,
+                      {.name = module_name});
 }
 
 std::string print_module(const Program& plain, Bindings* bindings, const ModuleOptions& options) {

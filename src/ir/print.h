@@ -31,6 +31,8 @@ std::string element_type_text(DType dtype);                     // "f32", "i1", 
 std::string tensor_type_text(DType dtype, const Shape& shape);  // "tensor<2x3xf32>"
 std::string array_text(const std::vector<int64_t>& values);     // "array<i64: 1, 2>"
 std::string dense_text(const Tensor& value);                    // "dense<...> : tensor<2xf32>"
+struct GatherAttributes;
+std::string gather_text(const GatherAttributes& gather);  // "dimension_numbers = #stablehlo.gather<...>"
 // For ops that StableHLO has no words for, as their results' extents depend on data: custom_call @transmuter.NAME with
 // the attributes as text in its backend_config.
 PrintedOp print_custom_call(const PrintContext& context);

@@ -49,6 +49,11 @@ bool FunctionPrinter::print_dynamic(const Op& op) {
     for (const Dims* dims : {&a.low, &a.high, &a.interior}) also(vector_of(*dims), dims->size());
     return as("stablehlo.dynamic_pad", "");
   }
+  if (p == &prim::gather) {
+    const auto& a = op.as<GatherAttributes>();
+    also(vector_of(a.slice_sizes), a.slice_sizes.size());
+    return as("stablehlo.dynamic_gather", gather_text(a) + ", indices_are_sorted = false");
+  }
   if (p == &prim::dynamic_slice) {
     // real_dynamic_slice does not clamp.
     const Dims &sizes = op.as<DynamicSliceAttributes>().sizes, &shape = program_.type(op.operands[0]).shape;

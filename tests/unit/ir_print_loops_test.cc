@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/composites/composites.h"
+#include "ir/passes/counts_as_sorts.h"
 #include "ir/passes/loops_as_while.h"
 #include "ir_printed.h"
 #include "ir_programs.h"
@@ -123,6 +124,31 @@ TEST(PrintingLoops, ABranchOfItsOwnSizeHoldsALoopThatItsDataEnds) {
   EXPECT_THAT(text, HasSubstr("stablehlo.case"));
   EXPECT_THAT(text, HasSubstr("stablehlo.while"));
   EXPECT_THAT(text, HasSubstr("-> tensor<?xf32>"));
+  EXPECT_THAT(text, Not(HasSubstr("custom_call")));
+}
+
+// What is found comes to the front of a sort; the count is a size from there on.
+TEST(PrintingLoops, WhatIsFoundIsSortedToTheFront) {
+  auto scope = ShapeScope::create();
+  const ShapeScope::Enter enter(scope);
+  Builder b(scope);
+  const Dim n = scope->input_extent(0, 0, 4, "n");
+  const Value x = b.input({DType::f32, {n, 3}}, "x");
+  const Value keep = b.compare(b.reduce(x, ReduceKind::add, {1}), b.splat(DType::f32, 1, {n}), CompareDirection::gt);
+  const Value found = nonzero(b, x), rows = compress(b, x, keep, 0), flat = compress(b, x, keep, -1);
+  const Program program = b.finish({found, b.reduce(rows, ReduceKind::add, {0}), flat});
+  const Program sorted = counts_as_sorts(program);
+  const std::vector<Tensor> inputs{make(DType::f32, {0, 2, 0, 0, 0, 0, 1, NAN, -3, 5, 0, 0}, {4, 3})};
+  Bindings bindings(scope), same(scope);
+  bindings.set(0, 4), same.set(0, 4);
+  const std::vector<Tensor> expected = evaluate(program, inputs, &bindings), got = evaluate(sorted, inputs, &same);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(got[i].shape(), expected[i].shape());
+    EXPECT_EQ(got[i].cast(DType::f64).to_vector<double>(), expected[i].cast(DType::f64).to_vector<double>());
+  }
+  const std::string text = printed("found", program);
+  EXPECT_THAT(text, HasSubstr("stablehlo.sort"));
+  EXPECT_THAT(text, HasSubstr("tensor<2x?xi64>"));
   EXPECT_THAT(text, Not(HasSubstr("custom_call")));
 }
 

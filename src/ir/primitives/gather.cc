@@ -75,16 +75,20 @@ std::vector<Value> vjp(VjpContext& ctx) {
 PrintedOp print(const PrintContext& ctx) {
   const auto& gather = ctx.op.as<GatherAttributes>();
   PrintedOp out;
-  out.attributes = str("dimension_numbers = #stablehlo.gather<offset_dims = ", gather.offset_dims,
-                       ", collapsed_slice_dims = ", gather.collapsed_slice_dims,
-                       ", operand_batching_dims = ", gather.operand_batching_dims,
-                       ", start_indices_batching_dims = ", gather.start_indices_batching_dims,
-                       ", start_index_map = ", gather.start_index_map, ", index_vector_dim = ", gather.index_vector_dim,
-                       ">, slice_sizes = ", array_text(ctx.values(gather.slice_sizes)), ", indices_are_sorted = false");
+  out.attributes = str(gather_text(gather), ", slice_sizes = ", array_text(ctx.values(gather.slice_sizes)),
+                       ", indices_are_sorted = false");
   return out;
 }
 
 }  // namespace
+
+std::string gather_text(const GatherAttributes& gather) {
+  return str("dimension_numbers = #stablehlo.gather<offset_dims = ", gather.offset_dims,
+             ", collapsed_slice_dims = ", gather.collapsed_slice_dims,
+             ", operand_batching_dims = ", gather.operand_batching_dims,
+             ", start_indices_batching_dims = ", gather.start_indices_batching_dims,
+             ", start_index_map = ", gather.start_index_map, ", index_vector_dim = ", gather.index_vector_dim, ">");
+}
 
 const Primitive prim::gather{.name = "gather", .infer = infer, .evaluate = evaluate, .vjp = vjp, .print = print};
 
