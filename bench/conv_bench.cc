@@ -1,5 +1,5 @@
-// conv against this core's multiply-add peak, and against oneDNN (which may choose its own layouts) where CMake found
-// it.
+// conv and conv_last (channels last) against this core's multiply-add peak; conv_last against oneDNN, which may choose
+// its own layouts, where CMake found it. Winograd's products are counted as the plain ones, so they may pass the peak.
 //   conv_bench [--threads N] [--wall] [name-filter]
 #include <algorithm>
 #include <cstdio>
