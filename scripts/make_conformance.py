@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes guides/conformance.md: every suite on every backend, what passes, the worst distance, each exception with its reason.
 
-    make_conformance.py PROGRAM CASES [--jobs N]
+    make_conformance.py PROGRAM CASES [--jobs N] [--pjrt PLUGIN]
 
 PROGRAM is `transmuter`, CASES the folder of the suites that scripts/test.sh unpacks (build/cases). A suite that isn't there is
-left out with a line. Run it when a suite, an exception or a backend changes; the figures are this machine's.
+left out with a line. With --pjrt the backend pjrt, too, which takes a while. Run it when a suite, an exception or a backend changes; the figures are this machine's.
 """
 import argparse
 import collections
@@ -27,6 +27,7 @@ SUITES = {
     "zoo_vision": "the same for vision, audio, diffusion, tabular",
 }
 OPERATOR_SUITES = ["node", "op_cases", "ops_variants", "ops_contrib", "traps", "malformed"]
+PJRT_SUITES = ["node", "traps", "zoo_text", "zoo_vision"]
 RUNS = [("cpu", []), ("cpu, passes off", ["--no-passes"]), ("reference", [])]
 
 
@@ -56,6 +57,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("cases", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--pjrt")
     arguments = parser.parse_args()
     text = ["# Conformance", "", "Written by `scripts/make_conformance.py` from reports of `transmuter test`. A case "
             "passes when all outputs of all data sets,", "run through one compiled model, lie within the tolerance that the "
@@ -69,10 +71,11 @@ def main():
         if not folder.is_dir():
             print(f"no {folder}: left out", file=sys.stderr)
             continue
-        for label, extra in RUNS:
-            if label != "cpu" and suite not in OPERATOR_SUITES:
+        for label, extra in RUNS + ([("pjrt", [])] if arguments.pjrt and suite in PJRT_SUITES else []):
+            if label not in ("cpu", "pjrt") and suite not in OPERATOR_SUITES:
                 continue
-            (passed, failed, skipped), report = run(arguments.program, folder, label.split(",")[0], extra, arguments.jobs)
+            backend = f"pjrt:{arguments.pjrt}" if label == "pjrt" else label.split(",")[0]
+            (passed, failed, skipped), report = run(arguments.program, folder, backend, extra, arguments.jobs)
             ulps = sorted((r["ulps"], r["case"].split("/", 1)[1]) for r in report if r["passed"])
             off = [u for u in ulps if u[0] > 0]
             median = f"{off[len(off) // 2][0]:.2g}" if off else "0"

@@ -401,7 +401,12 @@ std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {
   compile.program = &program;
   compile.options = options.data();
   compile.options_size = options.size();
-  plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
+  try {
+    plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_input) throw;
+    throw Error(ErrorCode::unsupported, error.what());  // the program is ours, not an input
+  }
   return std::make_shared<Loaded>(shared_from_this(), compile.executable);
 }
 
