@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "backends/cpu/kernels/conv.h"
-#include "base/thread_pool.h"
 
 namespace transmuter::cpu {
 
@@ -14,7 +13,8 @@ struct BytePatches {
   uint8_t outside = 0;  // what padding is
 };
 
-// x [images, rows, pixels, channels] dense; out [images * out pixels, kernel rows * kernel columns * channels].
-void byte_patches(const BytePatches& patches, const uint8_t* x, uint8_t* out, ThreadPool& pool);
+// Row `index` of [images * out pixels, kernel rows * kernel columns * channels]; x [images, rows, pixels, channels] is
+// dense.
+void byte_patch(const BytePatches& patches, const uint8_t* x, int64_t index, uint8_t* out);
 
 }  // namespace transmuter::cpu

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backends/cpu/kernels/epilogue.h"
+#include "backends/cpu/kernels/patches.h"
 #include "base/thread_pool.h"
 
 namespace transmuter::cpu {
@@ -23,6 +24,7 @@ struct QgemmArgs {
   const void* a = nullptr;
   bool a_signed = false;
   int64_t a_row = 0, a_column = 1;
+  const BytePatches* patches = nullptr;  // the rows of A are windows of the images at `a`, without batches
   const void* packed_b = nullptr;
   bool b_signed = true;  // as given to pack_qb
 

@@ -59,6 +59,7 @@ Plan make_plan(const QgemmArgs& g) {
   // A tile of sums and one scaled, then rows of zero points, terms and scales.
   p.slot_bytes =
       round_up(kMaxQTileRows * kMaxQTileColumns * 13 + kMaxQTileRows * 12 + kMaxQTileColumns * 12, kCacheLine);
+  if (g.patches) p.slot_bytes = std::max(p.slot_bytes, round_up(g.k, kCacheLine));
   return p;
 }
 
@@ -283,11 +284,14 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
   auto* row_sums = reinterpret_cast<int32_t*>(stored + plan.a_bytes);
   const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
 
+  Slots slots(reinterpret_cast<std::byte*>(row_sums) + plan.sums_bytes, static_cast<size_t>(plan.slot_bytes),
+              slot_count(pool.threads()));
   // First all of A in its stored form, panel after panel, each batch element at a distance that any variant fits.
   const auto panels_of = [&](const QVariant& v) { return ceil_div(g.m, v.tile_rows); };
   const auto row_grain = std::max<int64_t>(1, 64 * 1024 / std::max<int64_t>(1, g.k));
   const int64_t rows_of_all = plan.batches * g.m;
   pool.parallel_for(rows_of_all, small ? rows_of_all : row_grain, [&](int64_t begin, int64_t end) {
+    const Slots::Lease lease(slots);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t index = i / g.m, row = i % g.m;
       const Offsets o = offsets_of(g, index);
@@ -297,8 +301,13 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
       while (cut(panel + 1, panels, g.m) <= row) ++panel;
       const int64_t first = cut(panel, panels, g.m), rows = cut(panel + 1, panels, g.m) - first;
       uint8_t* out = stored + index * g.m * plan.cells + first * groups * v.cell_bytes + (row - first) * v.cell_bytes;
-      row_sums[i] = v.pack_a_row(static_cast<const uint8_t*>(g.a) + o.a + row * g.a_row, g.a_column, g.k,
-                                 v.a_signed == g.a_signed ? 0 : 0x80, rows, out);
+      const uint8_t* from = static_cast<const uint8_t*>(g.a) + o.a + row * g.a_row;
+      if (g.patches) {
+        auto* const patch = reinterpret_cast<uint8_t*>(lease.memory());
+        byte_patch(*g.patches, static_cast<const uint8_t*>(g.a), row, patch);
+        from = patch;
+      }
+      row_sums[i] = v.pack_a_row(from, g.a_column, g.k, v.a_signed == g.a_signed ? 0 : 0x80, rows, out);
     }
   });
 
@@ -314,8 +323,6 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
     }
   }
   const int64_t column_tasks = ceil_div(column_panels, columns), tasks = count();
-  Slots slots(reinterpret_cast<std::byte*>(row_sums) + plan.sums_bytes, static_cast<size_t>(plan.slot_bytes),
-              slot_count(pool.threads()));
   pool.parallel_for(tasks, small ? tasks : 1, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
     for (int64_t i = begin; i < end; ++i) {

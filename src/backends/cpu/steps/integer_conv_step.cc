@@ -76,19 +76,15 @@ class IntegerConvStep : public Step {
       g.bytes_scale = bytes_->scale;
       g.bytes_zero = bytes_->zero;
     }
+    if (!every_pixel) g.patches = &patches;  // for the scratch's size
     const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
-    const int32_t rows = every_pixel ? -1 : bind.scratch(g.m * g.k);
     const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     bind.launch("qgemm-conv", flops,
-                [g, scratch, rows, patches, bias, residual, step = this, packed = packed_, x = Place(x),
+                [g, scratch, every_pixel, patches, bias, residual, step = this, packed = packed_, x = Place(x),
                  y = Place(y)](const RunContext& run) {
                   QgemmArgs args = g;
                   args.a = run.at<void>(x);
-                  if (rows >= 0) {
-                    uint8_t* const memory = run.scratch<uint8_t>(rows);
-                    byte_patches(patches, run.at<uint8_t>(x), memory, run.pool);
-                    args.a = memory;
-                  }
+                  if (!every_pixel) args.patches = &patches;
                   args.packed_b = packed->bytes;
                   args.a_zero = &step->product_.x_zero;
                   args.b_scale = step->product_.scales.data();
