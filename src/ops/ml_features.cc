@@ -2,6 +2,7 @@
 // FeatureVectorizer, ArrayFeatureExtractor.
 #include <cmath>
 
+#include "ir/composites/composites.h"
 #include "ops/ml.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -84,11 +85,12 @@ void imputer(OpContext& op) {
   op.output(0, b.select(missing, filled, x));
 }
 
-// A last axis with 1 at the place of the category; categories that are not listed give zeros.
+// A last axis with 1 at the place of the category; categories that are not listed give zeros, or with zeros = 0 an
+// Error. Strings: ml_tables.cc.
 void one_hot_encoder(OpContext& op) {
-  if (!op.attribute_strings("cats_strings", {}).empty()) op.unsupported("cats_strings");
   const std::vector<int64_t> categories = op.attribute_ints("cats_int64s");
-  if (op.attribute_int("zeros", 1) == 0) op.unsupported("zeros = 0");
+  op.ignore_attributes({"cats_strings"});  // of strings
+  const bool zeros = op.attribute_int("zeros", 1) != 0;
   require_numeric(op, 0);
   Builder& b = op.build();
   const Value x = b.convert(op.input(0), DType::i64);
@@ -98,7 +100,15 @@ void one_hot_encoder(OpContext& op) {
   std::vector<int64_t> axes;
   for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   const Value listed = b.broadcast_in_dim(b.constant(Tensor(categories, {count})), shape, {rank});
-  const Value hit = b.compare(b.broadcast_in_dim(x, shape, axes), listed, CompareDirection::eq);
+  Value hit = b.compare(b.broadcast_in_dim(x, shape, axes), listed, CompareDirection::eq);
+  if (!zeros) {
+    // The last place that hits; -1 where none does is out of range.
+    const Value places = b.iota(DType::i64, shape, rank);
+    const Value place = b.reduce(b.select(hit, places, b.like(places, -1)), ir::ReduceKind::max, {rank});
+    const Value checked =
+        ir::checked_indices(b, b.expand_dims(place, {rank}), {count}, false, "OneHotEncoder: a category");
+    hit = b.compare(places, b.broadcast_to(checked, shape), CompareDirection::eq);
+  }
   op.output(0, b.convert(hit, DType::f32));
 }
 
@@ -136,7 +146,7 @@ void register_ml_features(Registry& r) {
   r.add("Normalizer", {1}, normalizer, kMl);
   r.add("Binarizer", {1}, binarizer, kMl);
   r.add("Imputer", {1}, imputer, kMl);
-  r.add("OneHotEncoder", {1}, one_hot_encoder, kMl, "categories that are integers");
+  r.add("OneHotEncoder", {1}, one_hot_encoder, kMl);
   r.add("FeatureVectorizer", {1}, feature_vectorizer, kMl);
   r.add("ArrayFeatureExtractor", {1}, array_feature_extractor, kMl);
 }

@@ -1,5 +1,5 @@
 // ai.onnx.ml operators on strings and maps, which no program holds: LabelEncoder, CategoryMapper, ZipMap,
-// DictVectorizer, CastMap.
+// DictVectorizer, CastMap, OneHotEncoder.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -191,6 +191,27 @@ std::vector<Value> cast_map(const onnx::Node& node, std::vector<Value> inputs) {
   return {Tensor::of_strings(std::move(texts), shape)};
 }
 
+std::vector<Value> one_hot_encoder(const onnx::Node& node, std::vector<Value> inputs) {
+  const Tensor& x = tensor_input(node, inputs, 0);
+  const bool texts = x.dtype() == DType::string;
+  const Attribute *strings = node.find("cats_strings"), *numbers = node.find("cats_int64s");
+  if (texts ? !strings : !numbers) invalid(node, "there are no categories for elements of ", name(x.dtype()));
+  const Tensor categories = texts ? of_texts(strings->strings) : of_integers(numbers->ints);
+  const bool zeros = integer_attribute(node, "zeros", 1) != 0;
+  const std::vector<int64_t> places = places_of(node, texts ? x : x.aligned().cast(DType::i64), categories);
+  const auto count = static_cast<size_t>(categories.size());
+  std::vector<float> rows(places.size() * count, 0);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] >= 0) rows[i * count + static_cast<size_t>(places[i])] = 1;
+    if (places[i] < 0 && !zeros)
+      throw Error(ErrorCode::invalid_input,
+                  str("OneHotEncoder: element ", i, " is none of the ", count, " categories"));
+  }
+  Shape shape = x.shape();
+  shape.push_back(categories.size());
+  return {Tensor(rows, shape)};
+}
+
 }  // namespace
 
 void register_ml_tables(Registry& r) {
@@ -199,6 +220,7 @@ void register_ml_tables(Registry& r) {
   r.add_host("ZipMap", {1}, zip_map, kMl);
   r.add_host("DictVectorizer", {1}, dict_vectorizer, kMl);
   r.add_host("CastMap", {1}, cast_map, kMl);
+  r.add_host("OneHotEncoder", {1}, one_hot_encoder, kMl);
 }
 
 }  // namespace transmuter::ops

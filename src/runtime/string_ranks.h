@@ -10,8 +10,8 @@
 
 namespace transmuter::runtime {
 
-// Does the node move strings (Gather, Concat, Unique, Equal ...) that an input holds? An Error where it would calculate with
-// them.
+// Does the node move strings (Gather, Concat, Unique, Equal ...) that an input holds? An Error where it would calculate
+// with them.
 bool moves_strings(const onnx::Node& node, const std::vector<Value>& inputs);
 
 // `run`: the node on integers.
