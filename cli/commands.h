@@ -35,6 +35,7 @@ void add_test(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_export(CLI::App& app);
 void add_ops(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_classify(CLI::App& app);
 void add_zero_shot(CLI::App& app);

@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   cli::add_bench(app);
   cli::add_export(app);
   cli::add_ops(app);
+  cli::add_tokenize(app);
   cli::add_embed(app);
   cli::add_classify(app);
   cli::add_ner(app);

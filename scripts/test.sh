@@ -145,7 +145,9 @@ check "guides/supported_operators.md is current" \
   bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
-check "guide language_models" "$python" tests/check_guides.py "$program" guides/language_models.md "$build/guide"
+for guide in language_models pipelines; do
+  check "guide $guide" "$python" tests/check_guides.py "$program" "guides/$guide.md" "$build/guide"
+done
 check "generation" "$python" tests/check_generation.py "$program"
 # Beside its official client, where that can be had.
 "$python" -c "import huggingface_hub" 2>/dev/null ||
@@ -195,6 +197,12 @@ if [ $mode != fast ]; then
       check "all-MiniLM-L6-v2 on $backend" \
         "$python" scripts/check_embeddings.py "$program" "$build/models/all-MiniLM-L6-v2" $backend
     done
+  fi
+  # Real tokenizers beside their own package, where that can be had.
+  "$python" -c "import tokenizers" 2>/dev/null ||
+    "$python" -m pip install --quiet --disable-pip-version-check "tokenizers==0.22.2" >/dev/null 2>&1 || true
+  if "$python" -c "import tokenizers" 2>/dev/null; then
+    check tokenizers "$python" tests/check_tokenizers.py "$program" "$build/tokenizers"
   fi
   check examples tests/examples/check.sh
   if [ -f "$build/models/all-MiniLM-L6-v2/model.onnx" ]; then

@@ -46,7 +46,7 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     onnx.save(small_model(), work / "model.onnx")
-    for name in ("tiny_chat", "tiny_translator"):
+    for name in ("tiny_chat", "tiny_embedder", "tiny_translator", "text_tasks"):
         shutil.copytree(pathlib.Path(__file__).parent / "data" / name, work / name)
     blocks = re.findall(r"^```sh\n(.*?)^```(?:\n```text\n(.*?)^```)?", guide.read_text(), re.MULTILINE | re.DOTALL)
     if not blocks:
