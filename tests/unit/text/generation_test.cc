@@ -207,6 +207,22 @@ TEST(Generation, GuidanceChangesNothingWhenBothTextsAreTheSame) {
   EXPECT_EQ(chat()(prompts, config)[0].ids.front(), kHi);
 }
 
+TEST(Generation, ServesSeveralThreads) {
+  std::vector<std::thread> threads;
+  std::vector<Ids> texts(4);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round)
+        texts[i] = write({{kUser, i % 2 == 0 ? kAssistant : kGood}}, chat().config())[0].ids;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Ids expected = i % 2 == 0 ? Ids{kHi, kThere, kFriend, kDot, kEnd} : Ids{kDay, kDot, kEnd};
+    EXPECT_EQ(texts[i], expected);
+  }
+}
+
 TEST(Generation, RefusesWhatContradictsItself) {
   const auto says = [](auto change, const std::vector<Ids>& texts = {{kAssistant}}, GenerationCall call = {}) {
     GenerationConfig config = chat().config();
