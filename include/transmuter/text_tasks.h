@@ -27,7 +27,7 @@ struct TextTaskOptions {
   // Rows that wait at the same time (of one call or of several) run together while they have about the same length and
   // at most this many tokens, padding included. A row waits at most `batch_delay_ms` for others to come; with 0 it
   // waits only while the model is busy.
-  size_t batch_tokens = 1024;
+  size_t batch_tokens = 512;
   double batch_delay_ms = 0;
 };
 

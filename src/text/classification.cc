@@ -228,8 +228,8 @@ std::vector<double> Reranker::scores(const std::string& query, std::span<const s
   return out;
 }
 
-std::vector<Ranked> Reranker::rank(const std::string& query, std::span<const std::string> documents,
-                                   size_t top_k, bool raw) const {
+std::vector<Ranked> Reranker::rank(const std::string& query, std::span<const std::string> documents, size_t top_k,
+                                   bool raw) const {
   std::vector<Ranked> out;
   for (double score : scores(query, documents, raw)) out.push_back({out.size(), score});
   std::stable_sort(out.begin(), out.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
