@@ -211,16 +211,14 @@ void EncoderModel::run_batch(std::span<Batcher::Row* const> rows) const {
   }
   if (fixed_tokens_ > 0) longest = static_cast<size_t>(fixed_tokens_);
   const size_t count = fixed_rows_ > 0 ? static_cast<size_t>(fixed_rows_) : rows.size();
-  if (!pad_id_ && (shortest < longest || rows.size() < count)) {
-    // Without a token to fill up with, each row runs by itself.
-    if (rows.size() > 1 && count == rows.size() && fixed_tokens_ <= 0) {
-      for (Batcher::Row* const& row : rows) run_batch({&row, 1});
-      return;
-    }
-    if (longest > shortest && fixed_tokens_ > 0)
+  if (!pad_id_ && shortest < longest && (rows.size() > 1 || fixed_tokens_ > 0)) {
+    if (fixed_tokens_ > 0)
       throw Error(ErrorCode::invalid_model,
                   str(graph_, " takes exactly ", longest, " tokens, and there is no \"pad_token\" in ",
                       (folder_ / "tokenizer_config.json").string(), " to fill up with: add it there"));
+    // Without a token to fill up with, each row runs by itself.
+    for (Batcher::Row* const& row : rows) run_batch({&row, 1});
+    return;
   }
   const bool left = tokenizer_config_.pad_left;
   const Shape shape = {static_cast<int64_t>(count), static_cast<int64_t>(longest)};
