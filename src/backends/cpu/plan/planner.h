@@ -104,6 +104,7 @@ std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // st
 std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
 std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);  // steps/attention_step.cc
 std::unique_ptr<Step> plan_rotary(Planner& planner, const ir::Op& op);     // steps/rotary_step.cc
+std::unique_ptr<Step> plan_recurrent(Planner& planner, const ir::Op& op);  // steps/recurrent_step.cc
 std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // steps/pool_step.cc
 std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);     // steps/resize_step.cc
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
