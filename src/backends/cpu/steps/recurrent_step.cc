@@ -10,7 +10,7 @@
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/composites/composites.h"
-#include "ir/passes/attribute_record.h"
+#include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::cpu {
@@ -221,36 +221,45 @@ void Recurrence::operator()(const RunContext& run) const {
   }
 }
 
-// A weight or a constant, or part of one: what Planner::evaluate_fixed computes.
-bool is_fixed_part(const Planner& planner, ir::Value v) {
-  if (planner.constant(v)) return true;
+// A constant view, or part of one: the weights of one direction.
+bool constant_part(const Planner& planner, ir::Value v, ConstantView& out) {
+  if (planner.constant_view(v, out)) return true;
   const ir::Op* op = planner.definition(v);
-  if (!op || (op->primitive != &ir::prim::reshape && op->primitive != &ir::prim::slice)) return false;
-  const ir::AttributeRecord attributes(op->attributes.get());
-  const auto fixed = [](Dim d) { return d.is_constant(); };
-  const Dims& shape = planner.type(v).shape;
-  return std::all_of(attributes.dims.begin(), attributes.dims.end(), fixed) &&
-         std::all_of(shape.begin(), shape.end(), fixed) && is_fixed_part(planner, op->operands[0]);
+  const auto fixed = [](const Dims& dims) {
+    return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
+  };
+  if (!op || !fixed(planner.type(v).shape)) return false;
+  if (op->primitive == &ir::prim::slice) {
+    const auto& a = op->as<ir::SliceAttributes>();
+    if (!fixed(a.start) || !fixed(a.limit) || !fixed(a.stride)) return false;
+    if (!constant_part(planner, op->operands[0], out)) return false;
+    out.view = sliced(out.view, hints(a.start), hints(a.limit), hints(a.stride));
+    return true;
+  }
+  if (op->primitive != &ir::prim::reshape || !constant_part(planner, op->operands[0], out)) return false;
+  View view;
+  if (!reshaped(out.view, extents_of(hints(planner.type(v).shape)), view)) return false;
+  out.view = view;
+  return true;
 }
 
 // Null: the weight is known when it runs.
 std::shared_ptr<const Packed> pack_rows(Planner& planner, ir::Value weight, int64_t first, int64_t n) {
-  if (!is_fixed_part(planner, weight)) return nullptr;
-  const int64_t k = planner.type(weight).shape[1].hint();
-  const ir::Parameter* const root = planner.lasting_root(weight);
+  ConstantView from;
+  if (!constant_part(planner, weight, from)) return nullptr;
+  const int64_t k = from.view.dim(1), row = from.view.stride(0), column = from.view.stride(1);
+  const int64_t offset = from.view.offset / int64_t{sizeof(float)} + first * row;
   const auto make = [&] {
-    const Tensor rows = planner.evaluate_fixed(weight);
     auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_b_bytes(k, n));
-    pack_b(k, n, rows.data<float>() + first * k, Storage::f32, 1, k, Storage::f32, packed->bytes, planner.pool());
-    if (root) release_pages(root->weight.bytes(), root->weight.nbytes());
+    const float* const values = reinterpret_cast<const float*>(planner.aligned_bytes(from.tensor)) + offset;
+    pack_b(k, n, values, Storage::f32, column, row, Storage::f32, packed->bytes, planner.pool());
+    release_pages(from.tensor.bytes(), from.tensor.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
   };
-  if (!root) return make();
-  std::string key = str("rnn ", reinterpret_cast<uintptr_t>(root->weight.bytes()), " ", k, " ", first, " ", n);
-  // Parts of one weight have one address: what is taken of it counts, too.
-  for (const ir::Op* op = planner.definition(weight); op; op = planner.definition(op->operands[0]))
-    key += str(" ", op->primitive->name, " ", ir::attribute_text(op->attributes.get()));
-  return planner.store().get<Packed>(key, root->weight, make);
+  if (!planner.has_lasting_address(weight)) return make();
+  const std::string key =
+      str("rnn ", reinterpret_cast<uintptr_t>(from.tensor.bytes()), " ", offset, " ", k, " ", n, " ", row, " ", column);
+  return planner.store().get<Packed>(key, from.tensor, make);
 }
 
 class RecurrentStep : public Step {
