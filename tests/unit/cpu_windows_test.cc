@@ -75,6 +75,32 @@ TEST(CpuWindows, GathersByVectorsWithAndWithoutBatchingAxes) {
   }
 }
 
+TEST(CpuWindows, GathersSingleElementsByLines) {
+  for (const DType dtype : {DType::f32, DType::u8, DType::f64, DType::f16}) {
+    compare(
+        [](Builder& b, Dim n, Value x, Value indices) {
+          ir::GatherAttributes last;  // one element for each index of a row, of the same item and row
+          last.collapsed_slice_dims = last.start_index_map = {2};
+          last.operand_batching_dims = last.start_indices_batching_dims = {0, 1};
+          last.index_vector_dim = 3;
+          last.slice_sizes = {1, 1, 1};
+          ir::GatherAttributes middle = last;
+          middle.collapsed_slice_dims = middle.start_index_map = {1};
+          middle.operand_batching_dims = middle.start_indices_batching_dims = {0, 2};
+          ir::GatherAttributes any;  // no axis in common
+          any.collapsed_slice_dims = any.start_index_map = {0};
+          any.index_vector_dim = 1;
+          any.slice_sizes = {1};
+          const std::vector<Dim> ones(3, 1);
+          const Value rows = b.slice(indices, {0, 0, 0}, {n, 3, 2}, ones);
+          const Value columns = b.slice(x, {0, 0, 0}, {n, 3, 2}, ones);
+          return std::vector<Value>{b.gather(x, rows, last), b.gather(columns, indices, middle),
+                                    b.gather(b.reshape(x, {n * 15}), b.reshape(indices, {n * 8}), any)};
+        },
+        dtype);
+  }
+}
+
 TEST(CpuWindows, ScattersInOrderAndLeaveOutWhatIsOutside) {
   compare([](Builder& b, Dim n, Value x, Value indices) {
     ir::ScatterAttributes elements;

@@ -23,8 +23,10 @@ void check_elements(EvaluateContext& c, const CheckedIndicesAttributes& checked,
   const T* from = c.operands[0].data<T>();
   Tensor& result = c.make_result();
   T* to = result.mutable_data<T>();
-  for (int64_t i = 0; i < result.size(); ++i) {
-    const int64_t extent = extents[static_cast<size_t>(i) % extents.size()];
+  size_t column = 0;
+  for (int64_t i = 0, count = result.size(); i < count; ++i) {
+    const int64_t extent = extents[column];
+    if (++column == extents.size()) column = 0;
     const T index = from[i];
     // A value beyond int64 is negative here and out of range all the same.
     const int64_t wide = static_cast<int64_t>(index);

@@ -35,10 +35,27 @@ struct Entry {
   bool operator<(const Entry& other) const { return key != other.key ? key < other.key : position < other.position; }
 };
 
-template <class E>
-void select_first(E* entries, int64_t n, int64_t k) {
-  if (k < n) std::nth_element(entries, entries + k, entries + n);
-  std::sort(entries, entries + k);
+// The k least of entry(0), ..., entry(n - 1), in order, at the front of memory(count), which gives room for so many.
+// Few of many are sifted through a small buffer: what is not less than the k-th least so far is never stored.
+template <class E, class Memory, class Make>
+E* select_first(int64_t n, int64_t k, const Memory& memory, const Make& entry) {
+  constexpr int64_t kLeastRoom = 512;
+  const int64_t room = std::min(n, std::max(4 * k, kLeastRoom));
+  E* kept = memory(room);
+  for (int64_t i = 0; i < room; ++i) kept[i] = entry(i);
+  int64_t count = room, next = room;
+  while (true) {
+    if (k < count) std::nth_element(kept, kept + k - 1, kept + count);
+    if (next == n) break;
+    count = k;
+    const E most = kept[k - 1];
+    for (; next < n && count < room; ++next) {
+      kept[count] = entry(next);
+      count += kept[count] < most;
+    }
+  }
+  std::sort(kept, kept + k);
+  return kept;
 }
 
 // One line of n elements, `stride` apart in both.
@@ -49,23 +66,24 @@ void line(bool largest, const T* in, int64_t n, int64_t stride, int64_t k, T* va
     if (values) values[i * stride] = in[position * stride];
     if (positions) positions[i * stride] = position;
   };
+  const auto memory = []<class E>(TypeTag<E>) {
+    return [](int64_t count) {
+      return static_cast<E*>(thread_scratch(ScratchSlot::task, static_cast<size_t>(count) * sizeof(E)));
+    };
+  };
   if (sizeof(Key) == 4 && n <= int64_t{UINT32_MAX}) {
     // Key and position in one word: ties settle themselves.
-    auto* words = static_cast<uint64_t*>(thread_scratch(ScratchSlot::task, static_cast<size_t>(n) * sizeof(uint64_t)));
-    for (int64_t i = 0; i < n; ++i) {
-      const auto key = static_cast<uint32_t>(key_of(in[i * stride]));
-      words[i] = uint64_t{largest ? ~key : key} << 32 | static_cast<uint32_t>(i);
-    }
-    select_first(words, n, k);
+    const Key flip = largest ? static_cast<Key>(~Key{0}) : Key{0};
+    const uint64_t* words = select_first<uint64_t>(n, k, memory(TypeTag<uint64_t>{}), [&](int64_t i) {
+      return uint64_t{static_cast<uint32_t>(key_of(in[i * stride]) ^ flip)} << 32 | static_cast<uint32_t>(i);
+    });
     for (int64_t i = 0; i < k; ++i) write(i, static_cast<int64_t>(static_cast<uint32_t>(words[i])));
     return;
   }
-  auto* entries = static_cast<Entry*>(thread_scratch(ScratchSlot::task, static_cast<size_t>(n) * sizeof(Entry)));
-  for (int64_t i = 0; i < n; ++i) {
+  const Entry* entries = select_first<Entry>(n, k, memory(TypeTag<Entry>{}), [&](int64_t i) {
     const uint64_t key = key_of(in[i * stride]);
-    entries[i] = {largest ? ~key : key, i};
-  }
-  select_first(entries, n, k);
+    return Entry{largest ? ~key : key, i};
+  });
   for (int64_t i = 0; i < k; ++i) write(i, entries[i].position);
 }
 

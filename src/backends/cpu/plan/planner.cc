@@ -142,9 +142,10 @@ void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& re
 
 std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
   using Plan = std::unique_ptr<Step> (*)(Planner&, const ir::Op&);
-  static constexpr Plan kKernels[] = {plan_view,        plan_table,  plan_tile,    plan_reduce,    plan_normalize,
-                                      plan_attention,   plan_rotary, plan_pool,    plan_resize,    plan_gather,
-                                      plan_concatenate, plan_update, plan_windows, plan_recurrent, plan_plain};
+  static constexpr Plan kKernels[] = {plan_view,      plan_table,     plan_tile,        plan_reduce,
+                                      plan_normalize, plan_attention, plan_rotary,      plan_pool,
+                                      plan_resize,    plan_gather,    plan_concatenate, plan_update,
+                                      plan_order,     plan_windows,   plan_recurrent,   plan_plain};
   for (Plan plan : kKernels) {
     if (std::unique_ptr<Step> step = plan(*this, op)) {
       step->location = op.location;

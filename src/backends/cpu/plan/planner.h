@@ -110,6 +110,7 @@ std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);     // st
 std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
 std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
 std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);   // steps/update_step.cc
+std::unique_ptr<Step> plan_order(Planner& planner, const ir::Op& op);    // steps/order_step.cc
 std::unique_ptr<Step> plan_windows(Planner& planner, const ir::Op& op);  // steps/window_step.cc
 std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);    // steps/plain_step.cc
 

@@ -1,5 +1,8 @@
-// Resizing of f32 images, an axis after the other, in the order in which they lie.
+// Resizing of f32 images, an axis after the other, in the order in which they lie; of images of any elements where it
+// only picks them, all axes at once.
 #include "backends/cpu/kernels/resize.h"
+
+#include "backends/cpu/kernels/nearest.h"
 
 #include "backends/cpu/plan/planner.h"
 #include "ir/composites/composites.h"
@@ -56,6 +59,21 @@ class ResizeStep : public Step {
       }
       axes->push_back(std::move(axis));
     }
+    if (only_picks(a)) {
+      bind.launch("nearest", static_cast<double>(y.size()),
+                  [axes = std::shared_ptr<const std::vector<Axis>>(std::move(axes)), x = Place(x),
+                   y = Place(y)](const RunContext& run) {
+                    NearestAxis picked[kMostAxes];
+                    for (size_t i = 0; i < axes->size(); ++i) {
+                      const Axis& axis = (*axes)[i];
+                      picked[i] = {axis.in, axis.in, nullptr};
+                      if (axis.changes) picked[i] = {axis.in, axis.table.out, axis.table.index.data()};
+                    }
+                    resize_nearest(bit_width(x.dtype) / 8, run.at<void>(x), run.at<void>(y),
+                                   static_cast<int>(axes->size()), picked, &run.pool);
+                  });
+      return;
+    }
     const auto extrapolation = static_cast<float>(a.extrapolation_value);
     bind.launch("resize", static_cast<double>(y.size()),
                 [axes = std::shared_ptr<const std::vector<Axis>>(std::move(axes)), extrapolation, x = Place(x),
@@ -71,6 +89,11 @@ class ResizeStep : public Step {
   }
 
   static constexpr int64_t kMostAxes = 8;
+  // No element lies outside, none is computed.
+  static bool only_picks(const ir::ResizeAttributes& a) {
+    return a.mode == ir::ResizeAttributes::Mode::nearest && a.coordinates != Coordinates::tf_crop_and_resize &&
+           !a.antialias;
+  }
 
  private:
   static AxisOrder stored_order(const View& x) {
@@ -88,8 +111,10 @@ class ResizeStep : public Step {
 std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op) {
   if (op.primitive != &ir::composite::resize) return nullptr;
   const ir::Type& x = planner.type(op.operands[0]);
-  if (x.dtype != DType::f32 || x.rank() == 0 || x.rank() > ResizeStep::kMostAxes) {
-    planner.refuse(op, "resize", "computes f32 of one to eight axes");
+  const bool takes =
+      ResizeStep::only_picks(op.as<ir::ResizeAttributes>()) ? !is_packed(x.dtype) : x.dtype == DType::f32;
+  if (!takes || x.rank() == 0 || x.rank() > ResizeStep::kMostAxes) {
+    planner.refuse(op, "resize", "computes f32 of one to eight axes, and picks whole bytes");
     return nullptr;
   }
   return std::make_unique<ResizeStep>(op);

@@ -105,6 +105,37 @@ struct WindowMap {
     }
   }
 
+  // Single elements, each found by one index: lines of them along the last batch axis.
+  bool is_lines() const { return window.size() == 0 && components.size() == 1 && batch.size() > 0; }
+
+  template <class T, class Index>
+  void gather_lines(const Index* indices, const T* from, T* to, int64_t begin, int64_t end) const {
+    const Axis& along = batch[batch.size() - 1];
+    const Component c = components[0];
+    for (int64_t line = begin; line < end; ++line) {
+      int64_t index = 0, windowed = 0, operand = 0, rest = line;
+      for (size_t i = batch.size() - 1; i-- > 0;) {
+        const int64_t at = rest % batch[i].size;
+        rest /= batch[i].size;
+        index += at * batch[i].index;
+        windowed += at * batch[i].windowed;
+        operand += at * batch[i].operand;
+      }
+      const Index* position = indices + index;
+      const T* x = from + operand;
+      T* y = to + windowed;
+      const auto pick = [&](int64_t i) {
+        const int64_t value = std::clamp<int64_t>(static_cast<int64_t>(position[i * along.index]), 0, c.last);
+        return x[i * along.operand + value * c.stride];
+      };
+      if (along.windowed == 1) {
+        for (int64_t i = 0; i < along.size; ++i) y[i] = pick(i);
+      } else {
+        for (int64_t i = 0; i < along.size; ++i) y[i * along.windowed] = pick(i);
+      }
+    }
+  }
+
   // fn(operand element, windowed element, elements, operand stride, windowed stride) for the innermost runs of a
   // window.
   template <class Fn>
@@ -162,6 +193,12 @@ class GatherStep : public Step {
  private:
   template <class T, class Index>
   static void gather(const WindowMap& map, const T* from, const Index* indices, T* to, ThreadPool& pool) {
+    if (map.is_lines()) {
+      const int64_t length = map.batch[map.batch.size() - 1].size;
+      pool.parallel_for(map.windows / length, std::max<int64_t>(1, kGrain / length),
+                        [&](int64_t begin, int64_t end) { map.gather_lines(indices, from, to, begin, end); });
+      return;
+    }
     const int64_t grain = std::max<int64_t>(1, kGrain / map.elements);
     pool.parallel_for(map.windows, grain, [&](int64_t begin, int64_t end) {
       if (map.window.size() == 0) {
