@@ -8,6 +8,8 @@
 namespace transmuter::cpu {
 namespace {
 
+constexpr int kMostAxes = 8;
+
 // Each element twice.
 bool doubles(const NearestAxis& axis) {
   if (!axis.index || axis.out != 2 * axis.in) return false;
@@ -40,14 +42,14 @@ void pick_lines(const T* in, T* out, int lines, const NearestAxis* axes, int64_t
   int64_t count = 1;
   for (int k = 0; k < lines; ++k) count *= axes[k].out;
   parallel(pool, count, grain_for(to_line), [&](int64_t begin, int64_t end) {
-    int64_t before = -1;
+    int64_t at[kMostAxes] = {}, before = -1, rest = begin;
+    for (int k = lines; k-- > 0; rest /= axes[k].out) at[k] = rest % axes[k].out;
     for (int64_t line = begin; line < end; ++line) {
-      int64_t rest = line, from = 0, step = 1;
+      int64_t from = 0;
+      for (int k = 0; k < lines; ++k) from = from * axes[k].in + (axes[k].index ? axes[k].index[at[k]] : at[k]);
       for (int k = lines; k-- > 0;) {
-        const int64_t i = rest % axes[k].out;
-        rest /= axes[k].out;
-        from += step * (axes[k].index ? axes[k].index[i] : i);
-        step *= axes[k].in;
+        if (++at[k] < axes[k].out) break;
+        at[k] = 0;
       }
       T* to = out + line * to_line;
       if (from == before) {

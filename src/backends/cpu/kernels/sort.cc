@@ -50,8 +50,8 @@ E* select_first(int64_t n, int64_t k, const Memory& memory, const Make& entry) {
     count = k;
     const E most = kept[k - 1];
     for (; next < n && count < room; ++next) {
-      kept[count] = entry(next);
-      count += kept[count] < most;
+      const E e = entry(next);
+      if (e < most) kept[count++] = e;  // seldom, soon
     }
   }
   std::sort(kept, kept + k);
