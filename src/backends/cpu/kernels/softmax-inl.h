@@ -22,27 +22,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-HWY_INLINE float max_of_lanes(VF32 v) {
-  const F32 d;
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  float top = buffer[0];
-  for (size_t i = 1; i < hn::Lanes(d); ++i) top = buffer[i] != buffer[i] || buffer[i] > top ? buffer[i] : top;
-  return top;
-}
-
-// NaN anywhere in the row makes the whole row NaN: by the maximum, which propagates it.
+// Of a row with a NaN it may be anything: that element's exponential makes the sum NaN, and so the whole row.
 HWY_INLINE float row_max(const float* p, int64_t n) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto a = hn::Set(d, kLowest), b = a;
+  auto a = hn::Set(d, kLowest), b = a, c = a, e = a;
   int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    a = max_nan(d, hn::LoadU(d, p + i), a);
-    b = max_nan(d, hn::LoadU(d, p + i + lanes), b);
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Max(hn::LoadU(d, p + i), a);
+    b = hn::Max(hn::LoadU(d, p + i + lanes), b);
+    c = hn::Max(hn::LoadU(d, p + i + 2 * lanes), c);
+    e = hn::Max(hn::LoadU(d, p + i + 3 * lanes), e);
   }
-  for_vectors(n - i, [&](int64_t k, auto memory) HWY_ATTR { a = max_nan(d, memory.load(p + i + k, kLowest), a); });
-  return max_of_lanes(max_nan(d, a, b));
+  for_vectors(n - i, [&](int64_t k, auto memory) HWY_ATTR { a = hn::Max(memory.load(p + i + k, kLowest), a); });
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
 HWY_INLINE void finish_row(const float* in, float* out, int64_t n, bool log) {
