@@ -77,6 +77,7 @@ class Conversation {
 
  private:
   void begin(const std::string& system) {
+    dumped(system, "the system's message");
     messages_ = ordered_json::array();
     if (!system.empty()) messages_.push_back({{"role", "system"}, {"content", system}});
   }
@@ -120,7 +121,7 @@ class Conversation {
         return true;
       };
     }
-    GenerationRequest request{.messages = messages_.dump()};
+    GenerationRequest request{.messages = dumped(messages_, "a message")};
     request.chat.variables = variables_;
     answering = &cancel;
     const auto start = std::chrono::steady_clock::now();

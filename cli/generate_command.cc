@@ -27,7 +27,7 @@ std::string messages_of(const GenerateCommand& command, const std::string& user)
   json messages = json::array();
   if (!command.system.empty()) messages.push_back({{"role", "system"}, {"content", command.system}});
   messages.push_back({{"role", "user"}, {"content", user}});
-  return messages.dump();
+  return dumped(messages, "a message");
 }
 
 // A line of a .jsonl file: {"text": …} or {"messages": […]}, with "seed" if it has one; a string is a text.
@@ -44,8 +44,12 @@ GenerationRequest request_of(const std::string& line, const std::string& file) {
     throw Error(ErrorCode::invalid_input,
                 "a line of " + file + " is neither {\"text\": …} nor {\"messages\": […]}: " + line.substr(0, 80));
   }
-  if (value.is_object() && value.contains("seed") && value["seed"].is_number_unsigned())
+  if (value.is_object() && value.contains("seed")) {
+    if (!value["seed"].is_number_unsigned())
+      throw Error(ErrorCode::invalid_input,
+                  "a \"seed\" in " + file + " is no whole number from 0: " + line.substr(0, 80));
     request.seed = value["seed"].get<uint64_t>();
+  }
   return request;
 }
 

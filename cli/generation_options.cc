@@ -1,6 +1,8 @@
 #include "generation_options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -12,7 +14,12 @@ using nlohmann::json;
 void SettingOptions::add_to(CLI::App& command) {
   const auto number = [&]<class T>(const char* option, const char* field, const char* text, T) {
     command.add_option_function<T>(
-        option, [this, field](const T& value) { given_[field] = value; }, text);
+        option,
+        [this, option, field](const T& value) {
+          if (!std::isfinite(static_cast<double>(value))) throw CLI::ValidationError(option, "it is no finite number");
+          given_[field] = value;
+        },
+        text);
   };
   const auto integer = [&](const char* option, const char* field, const char* text) {
     number(option, field, text, int64_t{});
@@ -60,7 +67,17 @@ void set_field(GenerationConfig& config, const std::string& field) {
     config.seed = value.get<uint64_t>();
     return;
   }
-  config.update(json{{name, value}}.dump(), "--set");
+  config.update(dumped(json{{name, value}}, "a setting"), "--set");
+  if (!GenerationConfig::has_field(name))
+    throw Error(ErrorCode::invalid_input, "there is no setting \"" + name + "\" (--set)");
+}
+
+std::string dumped(const nlohmann::ordered_json& value, const std::string& what) {
+  try {
+    return value.dump();
+  } catch (const json::type_error&) {
+    throw Error(ErrorCode::invalid_input, what + " is not valid UTF-8: write it in that encoding");
+  }
 }
 
 std::string read_all(const std::string& path) {
@@ -70,6 +87,8 @@ std::string read_all(const std::string& path) {
     return text.str();
   }
   std::ifstream file(path, std::ios::binary);
+  if (std::filesystem::is_directory(path))
+    throw Error(ErrorCode::invalid_input, path + " is a folder: name a file with texts");
   if (!file) throw Error(ErrorCode::not_found, "cannot read " + path);
   text << file.rdbuf();
   return text.str();

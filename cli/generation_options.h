@@ -25,6 +25,9 @@ class SettingOptions {
 // NAME=VALUE, VALUE in JSON (what isn't is a text): one more field of `config`. Throws Error(invalid_input).
 void set_field(GenerationConfig& config, const std::string& field);
 
+// JSON as text; `what` is named where a string in it is not valid UTF-8. Throws Error(invalid_input).
+std::string dumped(const nlohmann::ordered_json& value, const std::string& what);
+
 // A file's text; "-" is standard input. Throws Error(not_found).
 std::string read_all(const std::string& path);
 // One text a line, empty ones left out.

@@ -72,6 +72,22 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   return "there is no command \"" + word + "\"" + (near ? "; did you mean " + nearest + "?" : "") + " (" + all + ")";
 }
 
+// The parser takes -1 for the largest number where an option counts something.
+void refuse_negative_counts(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (!option->get_type_name().starts_with("UINT")) continue;
+      option->check([](const std::string& text) { return text.starts_with('-') ? text + " is below 0" : ""; });
+    }
+  }
+}
+
+// What was printed has to arrive: a full disk is a failure.
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    throw Error(ErrorCode::io, "cannot write the results to standard output: make room, or send them elsewhere");
+}
+
 }  // namespace
 
 }  // namespace transmuter::cli
@@ -103,12 +119,14 @@ int main(int argc, char** argv) {
   cli::add_chat(app);
   cli::add_summarize(app);
   cli::add_translate(app);
+  cli::refuse_negative_counts(app);
   try {
     if (const std::string sentence = argc > 1 ? cli::unknown_command(app, argv[1]) : ""; !sentence.empty()) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());
       return 2;
     }
     app.parse(argc, argv);
+    cli::finish_output();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const cli::Failed& failed) {

@@ -27,7 +27,7 @@ void rewrite(const RewriteCommand& command, const std::string& task, const char*
     const bool whole = task == "summarization" && !command.lines;
     const std::vector<std::string> read =
         whole ? std::vector<std::string>{read_all(command.file)} : read_lines(command.file);
-    texts.insert(texts.end(), read.begin(), read.end());
+    if (read.size() != 1 || !read[0].empty()) texts.insert(texts.end(), read.begin(), read.end());
   }
   if (texts.empty()) throw Error(ErrorCode::invalid_input, "no text: give texts or --file (- for standard input)");
   const TextRewriter rewriter =

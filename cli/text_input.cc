@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -19,7 +20,7 @@ void TextOptions::add_to(CLI::App& command, const std::string& what) {
   command.add_option("--max-length", max_length, "tokens a text may have; 0: as the model's files say");
   command.add_option("--batch-tokens", batch_tokens, "tokens that run together, padding included")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command.add_flag("--json", as_json, "JSON, a line for each text");
   engine.add_to(command);
 }
@@ -55,6 +56,7 @@ void read_lines(std::istream& in, const std::string& name, bool always_json, con
       continue;
     }
     Json json = Json::parse(line, nullptr, false);
+    if (json.is_discarded() && !always_json) json = line;  // a text that begins with a brace
     if (json.is_string()) json = Json{{key, json}};
     if (!json.is_object())
       throw Error(ErrorCode::invalid_input,
@@ -72,6 +74,8 @@ std::vector<TextItem> read_items(const TextOptions& options, const std::string& 
     read_lines(std::cin, "standard input", false, key, items);
   } else if (!options.file.empty()) {
     std::ifstream in(options.file);
+    if (std::filesystem::is_directory(options.file))
+      throw Error(ErrorCode::invalid_input, options.file + " is a folder: name a file with texts");
     if (!in) throw Error(ErrorCode::not_found, "cannot read " + options.file);
     read_lines(in, options.file, options.file.ends_with(".jsonl"), key, items);
   }

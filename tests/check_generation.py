@@ -92,6 +92,30 @@ def piped_chat(check):
         check.holds(said, "system: hello\nuser: hello\n", "a loaded one")
 
 
+def refusals(check):
+    def refused(part, *arguments, code=1, **more):
+        check.holds(check.run(*arguments, code=code, **more), part, f"refused: {arguments}")
+
+    latin = os.fsdecode(b"caf\xe9")
+    refused("is not valid UTF-8", "generate", CHAT, "--chat", latin)
+    refused("is not valid UTF-8", "generate", CHAT, "--chat", "hello", "--system", latin)
+    refused("is not valid UTF-8", "generate", CHAT, latin)
+    refused("is not valid UTF-8", "chat", CHAT, "--system", latin)
+    refused('no setting "tempratur"', "generate", CHAT, "<s>", "--set", "tempratur=1")
+    refused("no finite number", "generate", CHAT, "<s>", "--temperature", "nan", code=2)
+    refused("below 0", "generate", CHAT, "<s>", "--seed", "-1", code=2)
+    refused("is a folder", "generate", CHAT, "-f", CHAT)
+    refused("no text", "summarize", TRANSLATOR, "-f", "-", text="")
+    with tempfile.TemporaryDirectory() as folder:
+        lines = pathlib.Path(folder) / "lines.jsonl"
+        lines.write_text('{"text": "<s>", "seed": -1}\n')
+        refused("no whole number", "generate", CHAT, "-f", lines)
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([check.program, "generate", CHAT, "<s>"], stdout=full, stderr=subprocess.PIPE, text=True)
+        check.same(result.returncode, 1, "a full disk")
+        check.holds(result.stderr, "cannot write", "a full disk")
+
+
 class Terminal:
     def __init__(self, *command):
         self.pid, self.end = pty.fork()
@@ -135,6 +159,7 @@ def terminal_chat(check):
 
 def main():
     check = Checks(pathlib.Path(sys.argv[1]).resolve())
+    refusals(check)
     generate(check)
     rewrite(check)
     piped_chat(check)

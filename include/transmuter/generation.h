@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,8 @@ struct GenerationConfig {
   static GenerationConfig load(const std::string& folder, GenerationConfig otherwise);
   // Fields of `json` on top of what is set already. `file` is named in errors.
   void update(const std::string& json, const std::string& file);
+  // Whether `update` reads this field of a generation_config.json; it passes over any other.
+  static bool has_field(std::string_view name);
 };
 
 // What a language model consists of. Which form it has follows from names and shapes of inputs and outputs.

@@ -98,17 +98,27 @@ TEST(PjrtPlugins, AreFoundInInstalledPackages) {
   fs::create_directories(packages / "other");
   const fs::path cuda = packages / "jax_plugins" / "xla_cuda13" / "xla_cuda_plugin.so";
   const fs::path cpu = packages / "some_pjrt_cpu" / "pjrt_cpu_plugin.so";
-  for (const fs::path& file : {cuda, cpu, packages / "other" / "pjrt_plugin.so"}) std::ofstream(file) << "x";
+  // A python3 of the shell's, as pyenv lays it out.
+  const fs::path python = packages / "pyenv";
+  const fs::path tpu = python / "versions/3.12.1/lib/python3.12/site-packages/libtpu/libtpu.so";
+  fs::create_directories(tpu.parent_path());
+  fs::create_directories(python / "shims");
+  for (const fs::path& file : {cuda, cpu, tpu, python / "shims" / "python3", packages / "other" / "pjrt_plugin.so"})
+    std::ofstream(file) << "x";
+  const std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
   const char* before = std::getenv("TRANSMUTER_PJRT_PLUGIN");
   const std::string plugin = before ? before : "";
   ::unsetenv("TRANSMUTER_PJRT_PLUGIN");
   ::setenv("PYTHONPATH", ("/nowhere:" + packages.string()).c_str(), 1);
+  ::setenv("PATH", (path + ":" + (python / "shims").string()).c_str(), 1);
   const std::vector<std::string> found = pjrt::find_plugins();
   ::unsetenv("PYTHONPATH");
+  ::setenv("PATH", path.c_str(), 1);
   if (before) ::setenv("TRANSMUTER_PJRT_PLUGIN", plugin.c_str(), 1);
   const auto place = [&](const fs::path& path) { return std::find(found.begin(), found.end(), path.string()); };
   ASSERT_NE(place(cuda), found.end());
   ASSERT_NE(place(cpu), found.end());
+  ASSERT_NE(place(tpu), found.end());
   EXPECT_LT(place(cuda), place(cpu));  // accelerators first
   EXPECT_EQ(place(packages / "other" / "pjrt_plugin.so"), found.end());
 }

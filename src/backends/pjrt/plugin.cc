@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include "base/strings.h"
 
@@ -146,6 +147,19 @@ void add_packages_below(const fs::path& prefix, std::vector<fs::path>& folders) 
   }
 }
 
+// Of every python3 that a shell finds; pyenv's stands beside a folder with one prefix a version.
+void add_packages_on_path(std::vector<fs::path>& folders) {
+  std::istringstream path(environment("PATH"));
+  std::error_code ignored;
+  for (std::string folder; std::getline(path, folder, ':');) {
+    if (!folder.starts_with('/') || !fs::exists(fs::path(folder) / "python3", ignored)) continue;
+    const fs::path prefix = fs::path(folder).parent_path();
+    add_packages_below(prefix, folders);
+    for (const auto& version : fs::directory_iterator(prefix / "versions", ignored))
+      add_packages_below(version.path(), folders);
+  }
+}
+
 bool may_hold_plugins(const std::string& package) {
   return package == "jax_plugins" || package == "xla_plugins" || package == "libtpu" ||
          package.find("pjrt") != std::string::npos;
@@ -171,6 +185,7 @@ std::vector<std::string> find_plugins() {
   }
   if (const std::string home = environment("HOME"); !home.empty())
     add_packages_below(fs::path(home) / ".local", folders);
+  add_packages_on_path(folders);
   add_packages_below("/usr/local", folders);
   add_packages_below("/usr", folders);
   std::vector<std::string> found;

@@ -155,6 +155,10 @@ void update_from(GenerationConfig& config, const json& j, const std::string& fil
 
 }  // namespace
 
+bool GenerationConfig::has_field(std::string_view name) {
+  return std::any_of(std::begin(kFields), std::end(kFields), [&](const Named& field) { return name == field.name; });
+}
+
 void GenerationConfig::update(const std::string& text, const std::string& file) {
   update_from(*this, parsed(text, file), file, nullptr);
 }
