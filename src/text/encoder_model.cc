@@ -76,7 +76,7 @@ std::string graph_of(const fs::path& place) {
 }
 
 EncoderModel::EncoderModel(const std::string& place, const TextTaskOptions& options, const std::string& task,
-                           std::vector<Output> outputs)
+                           const std::vector<Output>& outputs)
     : folder_(folder_of(place)),
       graph_(graph_of(place)),
       task_(task),

@@ -33,7 +33,7 @@ class EncoderModel {
 
   // `task` is for messages: "text classification".
   EncoderModel(const std::string& place, const TextTaskOptions& options, const std::string& task,
-               std::vector<Output> outputs);
+               const std::vector<Output>& outputs);
   EncoderModel(const EncoderModel&) = delete;
   EncoderModel& operator=(const EncoderModel&) = delete;
 

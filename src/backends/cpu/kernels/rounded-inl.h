@@ -99,6 +99,8 @@ inline void round_row(const float* HWY_RESTRICT a, int64_t k, const FewBits& bit
         } else if (at < n) {
           v = hn::NearestInt(hn::Mul(hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n - at)), d, x + at), factor));
         }
+        // Of NaN and infinities the scale is not finite either; their integers stay in range.
+        v = hn::Max(hn::Min(v, hn::Set(di, 127)), hn::Set(di, -127));
         sums = hn::Add(sums, v);
         hn::StoreU(hn::DemoteTo(d8, v), d8, q + i);
       }

@@ -199,8 +199,8 @@ class ConvStep : public Step {
     args.packed_filters = packed->bytes;
     const int32_t scratch = bind.scratch(static_cast<int64_t>(conv_last_scratch_bytes(args, bind.threads())));
     const int64_t taps = w.taps() / (args.spread[1] * args.spread[2]);
-    const double flops =
-        2.0 * static_cast<double>(y.size()) * static_cast<double>(args.in_channels / args.groups * taps);
+    const int64_t products = args.in_channels / args.groups * taps;  // an element of the result
+    const double flops = 2.0 * static_cast<double>(y.size()) * static_cast<double>(products);
     bind.launch(name_of(args.way), flops,
                 [args, packed, scratch, x = Place(x), bias = Place(bias), residual = Place(residual),
                  y = Place(y)](const RunContext& run) {
