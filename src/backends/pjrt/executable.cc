@@ -18,7 +18,7 @@ constexpr double kWorthStoring = 0.2;  // seconds; what compiles faster isn't wo
 
 using Clock = std::chrono::steady_clock;
 
-Buffer as_buffer(DeviceBufferPtr buffer) {
+Buffer as_buffer(const DeviceBufferPtr& buffer) {
   Buffer out;
   out.shape = buffer->shape();
   out.device = std::const_pointer_cast<DeviceBuffer>(buffer);
@@ -118,7 +118,7 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, Bindings& bindings)
   entry.temporary_bytes = static_cast<size_t>(std::max<int64_t>(0, entry.loaded->temporary_bytes()));
 }
 
-std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(Key key, Bindings& bindings) const {
+std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key, Bindings& bindings) const {
   std::shared_ptr<Compiled> entry;
   {
     std::list<std::pair<Key, std::shared_ptr<Compiled>>> evicted;  // go after the lock

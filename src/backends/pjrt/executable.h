@@ -39,7 +39,7 @@ class DeviceProgram {
     bool donates;
     friend bool operator==(const Key&, const Key&) = default;
   };
-  std::shared_ptr<Compiled> compiled(Key key, Bindings& bindings) const;
+  std::shared_ptr<Compiled> compiled(const Key& key, Bindings& bindings) const;
   void compile(Compiled& entry, const Key& key, Bindings& bindings) const;
   std::shared_ptr<const Loaded> loaded(const std::string& text) const;
   void check(size_t input, const DeviceBuffer& given, const Shape& want) const;
