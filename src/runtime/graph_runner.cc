@@ -136,11 +136,11 @@ GraphRunner::TracePtr GraphRunner::make(const Place& place, const RunContext& co
   made->first = first;
   find_readers(*made, before);
   keep(place.list(*this), made);
-  count(*made, before != nullptr, std::move(composites));
+  count(*made, before != nullptr, composites);
   return made;
 }
 
-void GraphRunner::count(const Trace& made, bool is_rest, std::map<std::string, int64_t> composites) {
+void GraphRunner::count(const Trace& made, bool is_rest, const std::map<std::string, int64_t>& composites) {
   RunCounters& counters = engine_->state->counters;
   if (is_rest) RunCounters::add(counters.continuations);
   if (role_ != Role::model) {

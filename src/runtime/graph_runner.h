@@ -68,7 +68,7 @@ class GraphRunner {
   bool advance(Place& place, const RunContext& context, const Donation* donation, bool last);
   std::vector<std::string> structures(const std::vector<Value>& inputs);
   TracePtr make(const Place& place, const RunContext& context);
-  void count(const Trace& made, bool is_rest, std::map<std::string, int64_t> composites);
+  void count(const Trace& made, bool is_rest, const std::map<std::string, int64_t>& composites);
   void keep(TraceList& list, TracePtr trace);
 
   std::shared_ptr<const onnx::Graph> graph_;

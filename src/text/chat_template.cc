@@ -77,11 +77,11 @@ std::string cut_at_mark(std::string rendered, const std::string& message) {
 }
 
 struct Named {
-  explicit Named(std::string name, std::string file, std::string_view source) : name(std::move(name)), file(file) {
+  Named(std::string name, std::string file, std::string_view source) : name(std::move(name)), file(std::move(file)) {
     try {
       compiled = std::make_shared<CompiledTemplate>(source);
     } catch (Error& error) {
-      throw error.in(file);
+      throw error.in(this->file);
     }
   }
   std::string name, file;
