@@ -11,7 +11,7 @@ namespace transmuter::generation {
 
 class Processors {
  public:
-  // `prompt`, `max_length`: tokens, padding included.
+  // Refers to both, which must outlive it. `prompt`, `max_length`: tokens, padding included.
   Processors(const GenerationConfig& config, const GenerationCall& call, int64_t prompt, int64_t max_length);
 
   struct Row {

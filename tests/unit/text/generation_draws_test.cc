@@ -79,7 +79,8 @@ TEST(Draws, FollowWhatEachFilterLeaves) {
     config.top_k = 0;
     if (c.value("keep", 1) != 1 || !set(config, c["name"], c.value("value", 0.0))) continue;
     const auto x = c["scores"].get<std::vector<float>>();
-    const Processors processors(config, {}, 1, 9);
+    const GenerationCall call;
+    const Processors processors(config, call, 1, 9);
     // What transformers leaves.
     std::vector<double> expected;
     double sum = 0;
