@@ -5,6 +5,7 @@
 
 #include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
+#include "ir/primitives/infer.h"
 #include "runtime/reads.h"
 #include "runtime/tracer_regions.h"
 
@@ -12,17 +13,6 @@ namespace transmuter::runtime {
 
 using ops::Known;
 using ops::TracedPtr;
-
-namespace {
-
-bool same_type(const ir::Type& a, const ir::Type& b) {
-  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
-  for (size_t i = 0; i < a.shape.size(); ++i)
-    if (!provably_eq(a.shape[i], b.shape[i])) return false;
-  return true;
-}
-
-}  // namespace
 
 bool Tracer::read_while(const onnx::Node& node, const std::vector<TracedPtr>& inputs, LoopParts& loop) {
   if (!loop.read(node, inputs)) return false;
@@ -98,8 +88,10 @@ bool Tracer::emit_while(const onnx::Node& node, LoopParts& loop) {
   {
     ir::CountedRegion probe(build(), state, fixed);
     const std::vector<ir::Value> out = trip(probe.build, probe.t, probe.state, probe.fixed);
-    for (size_t i = 0; i < carried; ++i)
-      if (!same_type(probe.build.type(out[i]), build().type(state[i]))) return false;
+    for (size_t i = 0; i < carried; ++i) {
+      const ir::Type &after = probe.build.type(out[i]), &before = build().type(state[i]);
+      if (after.dtype != before.dtype || !ir::provably_same(after.shape, before.shape)) return false;
+    }
     for (size_t k = 0; k < stacked; ++k) rows.push_back(probe.build.type(out[carried + k]));
   }
   if (count_data_dependent() != counts) return false;

@@ -8,6 +8,7 @@
 #include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/pipeline.h"
+#include "ir/primitives/infer.h"
 #include "ir/print.h"
 
 namespace transmuter::pjrt {
@@ -23,13 +24,6 @@ Buffer as_buffer(const DeviceBufferPtr& buffer) {
   out.shape = buffer->shape();
   out.device = std::const_pointer_cast<DeviceBuffer>(buffer);
   return out;
-}
-
-bool same_type(const ir::Type& a, const ir::Type& b) {
-  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
-  for (size_t i = 0; i < a.shape.size(); ++i)
-    if (!provably_eq(a.shape[i], b.shape[i])) return false;
-  return true;
 }
 
 // The same memory stands for the same weight: its address is in the key, the store keeps it.
@@ -69,7 +63,8 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
     if (!is_input) weight_bytes_ += parameter.weight.nbytes();
     may_donate_.push_back(false);
     for (size_t r = 0; is_input && r < taken.size() && !may_donate_.back(); ++r) {
-      if (taken[r] || !same_type(input_types_[static_cast<size_t>(input)], result_types_[r])) continue;
+      const ir::Type &given = input_types_[static_cast<size_t>(input)], &made = result_types_[r];
+      if (taken[r] || given.dtype != made.dtype || !ir::provably_same(given.shape, made.shape)) continue;
       may_donate_.back() = taken[r] = true;
     }
     input += is_input ? 1 : 0;
