@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/passes/copier.h"
+#include "ir/passes/match.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::pjrt {
@@ -23,14 +24,10 @@ constexpr int64_t kMostPieces = 32;
 // Finds how large the integers of a value can be.
 class Ranges {
  public:
-  explicit Ranges(const Program& program)
-      : program_(program), defined_by_(static_cast<size_t>(program.value_count()), nullptr) {
-    for (const Op& op : program.ops())
-      for (const Value result : op.results) defined_by_[static_cast<size_t>(result.id)] = &op;
-  }
+  explicit Ranges(const Program& program) : match_(program) {}
 
   std::optional<Interval> of(Value value, int depth = 8) const {
-    const DType dtype = program_.type(value).dtype;
+    const DType dtype = match_.type(value).dtype;
     if (dtype == DType::boolean) return Interval{0, 1};
     if (!is_integer(dtype)) return std::nullopt;
     const int bits = bit_width(dtype);
@@ -38,7 +35,7 @@ class Ranges {
       const int64_t count = int64_t{1} << bits;
       return is_unsigned_integer(dtype) ? Interval{0, count - 1} : Interval{-count / 2, count / 2 - 1};
     }
-    const Op* op = defined_by_[static_cast<size_t>(value.id)];
+    const Op* op = match_.definition(value);
     if (!op || depth == 0) return std::nullopt;
     const ir::Primitive* p = op->primitive;
     const bool moves = p == &ir::prim::convert || p == &ir::prim::broadcast_in_dim || p == &ir::prim::reshape ||
@@ -59,8 +56,7 @@ class Ranges {
   }
 
  private:
-  const Program& program_;
-  std::vector<const Op*> defined_by_;
+  const ir::Matcher match_;
 };
 
 // `product(x, y)` of pieces along an axis of each, `extent` long, summed.
