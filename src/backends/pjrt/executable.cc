@@ -43,7 +43,7 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
     : client_(std::move(client)),
       cache_(std::move(cache)),
       store_(options.weights ? options.weights : std::make_shared<WeightStore>()),
-      state_(options.state),
+      state_(options.state ? options.state : std::make_shared<RunState>()),
       program_(device_form(program, options.passes, options.passes && client_->platform() == "cpu")) {
   const ShapeScope::Enter enter(program.scope());
   for (const ir::Value result : program.results()) result_types_.push_back(program.type(result));
@@ -129,21 +129,19 @@ std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key,
       compiled_.emplace_front(key, entry);
       if (compiled_.size() > kKeptPrograms) {
         evicted.splice(evicted.begin(), compiled_, std::prev(compiled_.end()));
-        if (state_) RunCounters::add(state_->counters.plan_evictions);
+        RunCounters::add(state_->counters.plan_evictions);
       }
     }
   }
   const std::lock_guard<std::mutex> lock(entry->mutex);
   if (entry->loaded) {
-    if (state_) RunCounters::add(state_->counters.plan_hits);
+    RunCounters::add(state_->counters.plan_hits);
     return entry;
   }
   const Clock::time_point start = Clock::now();
   compile(*entry, key, bindings);
-  if (state_) {
-    RunCounters::add(state_->counters.binds);
-    RunCounters::add(state_->counters.bind_ns, (Clock::now() - start) / std::chrono::nanoseconds(1));
-  }
+  RunCounters::add(state_->counters.binds);
+  RunCounters::add(state_->counters.bind_ns, (Clock::now() - start) / std::chrono::nanoseconds(1));
   return entry;
 }
 
