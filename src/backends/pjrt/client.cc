@@ -204,9 +204,7 @@ void Loaded::note_running(abi::Event* done) const {
     ready.event = event;
     plugin.call_quietly(Function::event_is_ready, ready);
     if (!ready.is_ready) return false;
-    abi::Block<abi::EventOnly> destroy;
-    destroy.event = event;
-    plugin.call_quietly(Function::event_destroy, destroy);
+    plugin.destroy(event);
     return true;
   });
   running_.push_back(done);
@@ -380,11 +378,7 @@ DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
     plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
     static_cast<void>(held.release());  // the callback's now
   }
-  if (from.done_with_host) {
-    abi::Block<abi::EventOnly> destroy;
-    destroy.event = from.done_with_host;
-    plugin_->call_quietly(Function::event_destroy, destroy);
-  }
+  if (from.done_with_host) plugin_->destroy(from.done_with_host);
   return buffer;
 }
 

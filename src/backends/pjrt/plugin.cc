@@ -113,16 +113,18 @@ void Plugin::fail(abi::Failure* failure, const char* what) const {
   throw error.in("PJRT plugin " + path_);
 }
 
+void Plugin::destroy(abi::Event* event) const noexcept {
+  abi::Block<abi::EventOnly> destroy;
+  destroy.event = event;
+  call_quietly(Function::event_destroy, destroy);
+}
+
 void Plugin::await(abi::Event* event, const char* what) const {
   if (!event) return;
   struct Destroy {
     const Plugin& plugin;
     abi::Event* event;
-    ~Destroy() {
-      abi::Block<abi::EventOnly> destroy;
-      destroy.event = event;
-      plugin.call_quietly(Function::event_destroy, destroy);
-    }
+    ~Destroy() { plugin.destroy(event); }
   } const destroy{*this, event};
   abi::Block<abi::EventOnly> wait;
   wait.event = event;

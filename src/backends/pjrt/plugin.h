@@ -34,6 +34,7 @@ class Plugin {
   }
   bool has(abi::Function function) const { return entry(function) != nullptr; }
   void forget(abi::Failure* failure) const noexcept;
+  void destroy(abi::Event* event) const noexcept;
   // Waits for an event and destroys it.
   void await(abi::Event* event, const char* what) const;
 
