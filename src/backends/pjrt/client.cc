@@ -285,8 +285,7 @@ int64_t Loaded::temporary_bytes() const {
 
 std::shared_ptr<const Client> Client::create(std::shared_ptr<const Plugin> plugin, const ClientOptions& options) {
   abi::Client* made = nullptr;
-  const bool is_cpu = std::filesystem::path(plugin->path()).filename().string().find("cpu") != std::string::npos;
-  if (is_cpu && options.plugin.empty()) {
+  if (is_for_cpus(plugin->path()) && options.plugin.empty()) {
     // By default they make several devices of one processor. Plugins that don't know the option refuse it.
     try {
       made = create_client(*plugin, {{"cpu_device_count", str(options.device + 1)}});

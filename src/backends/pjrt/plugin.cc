@@ -140,6 +140,15 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
+// The folders that $NAME lists.
+std::vector<std::string> folders_in(const char* name) {
+  std::istringstream list(environment(name));
+  std::vector<std::string> folders;
+  for (std::string folder; std::getline(list, folder, ':');)
+    if (!folder.empty()) folders.push_back(std::move(folder));
+  return folders;
+}
+
 // Folders of installed packages: PREFIX/lib/python3*/{site,dist}-packages.
 void add_packages_below(const fs::path& prefix, std::vector<fs::path>& folders) {
   std::error_code ignored;
@@ -151,9 +160,8 @@ void add_packages_below(const fs::path& prefix, std::vector<fs::path>& folders) 
 
 // Of every python3 that a shell finds; pyenv's stands beside a folder with one prefix a version.
 void add_packages_on_path(std::vector<fs::path>& folders) {
-  std::istringstream path(environment("PATH"));
   std::error_code ignored;
-  for (std::string folder; std::getline(path, folder, ':');) {
+  for (const std::string& folder : folders_in("PATH")) {
     if (!folder.starts_with('/') || !fs::exists(fs::path(folder) / "python3", ignored)) continue;
     const fs::path prefix = fs::path(folder).parent_path();
     add_packages_below(prefix, folders);
@@ -175,16 +183,15 @@ bool looks_like_plugin(const fs::path& path) {
 
 }  // namespace
 
+bool is_for_cpus(const std::string& path) {
+  return fs::path(path).filename().string().find("cpu") != std::string::npos;
+}
+
 std::vector<std::string> find_plugins() {
   if (const std::string named = environment("TRANSMUTER_PJRT_PLUGIN"); !named.empty()) return {named};
   std::vector<fs::path> folders;
   if (const std::string prefix = environment("VIRTUAL_ENV"); !prefix.empty()) add_packages_below(prefix, folders);
-  const std::string paths = environment("PYTHONPATH");
-  for (size_t begin = 0; begin < paths.size();) {
-    const size_t end = std::min(paths.find(':', begin), paths.size());
-    if (end > begin) folders.emplace_back(paths.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (std::string& folder : folders_in("PYTHONPATH")) folders.emplace_back(std::move(folder));
   if (const std::string home = environment("HOME"); !home.empty())
     add_packages_below(fs::path(home) / ".local", folders);
   add_packages_on_path(folders);
@@ -203,11 +210,8 @@ std::vector<std::string> find_plugins() {
       }
     }
   }
-  const auto is_cpu = [](const std::string& path) {
-    return fs::path(path).filename().string().find("cpu") != std::string::npos;
-  };
-  std::sort(found.begin(), found.end(), [&](const std::string& a, const std::string& b) {
-    return std::make_pair(is_cpu(a), a) < std::make_pair(is_cpu(b), b);
+  std::sort(found.begin(), found.end(), [](const std::string& a, const std::string& b) {
+    return std::make_pair(is_for_cpus(a), a) < std::make_pair(is_for_cpus(b), b);
   });
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;

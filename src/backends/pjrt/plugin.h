@@ -51,6 +51,9 @@ class Plugin {
   const abi::Api* api_;
 };
 
+// By its name, the library at `path` is a plugin for CPUs.
+bool is_for_cpus(const std::string& path);
+
 // Plugins on this machine: $TRANSMUTER_PJRT_PLUGIN (only that, where set), else those in installed Python packages
 // ($VIRTUAL_ENV, $PYTHONPATH, the user's and the system's), accelerators before CPUs.
 std::vector<std::string> find_plugins();
