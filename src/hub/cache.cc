@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/environment.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -97,11 +98,6 @@ bool safe_parts(const std::string& path) {
 }
 
 }  // namespace
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 bool environment_says(const char* name) {
   std::string value = environment(name);

@@ -8,8 +8,7 @@
 
 namespace transmuter::hub {
 
-// $NAME as a text; "" if unset. Yes for 1, ON, YES, TRUE.
-std::string environment(const char* name);
+// Yes for 1, ON, YES, TRUE.
 bool environment_says(const char* name);
 std::string cache_folder();  // as the environment says
 std::string endpoint();

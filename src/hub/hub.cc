@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/environment.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "hub/cache.h"

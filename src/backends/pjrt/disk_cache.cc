@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/strings.h"
 
 namespace transmuter::pjrt {
@@ -47,10 +47,6 @@ DiskCache::DiskCache(std::string folder, uint64_t limit)
     : folder_(folder == "off" ? std::string() : std::move(folder)), limit_(limit) {}
 
 std::string DiskCache::default_folder() {
-  const auto environment = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
   if (std::string named = environment("TRANSMUTER_PJRT_CACHE"); !named.empty()) return named;
   if (const std::string caches = environment("XDG_CACHE_HOME"); !caches.empty()) return caches + "/transmuter/pjrt";
   const std::string home = environment("HOME");

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/strings.h"
 
 namespace transmuter::pjrt {
@@ -134,11 +134,6 @@ void Plugin::await(abi::Event* event, const char* what) const {
 std::string Plugin::version() const { return str(api_->version.major, ".", api_->version.minor); }
 
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 // The folders that $NAME lists.
 std::vector<std::string> folders_in(const char* name) {
