@@ -86,6 +86,15 @@ end_tally() {
   [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
+# read_counts LOG STATUS : sets passed, failed and skipped to what the log closes with. A crash has no closing line; a bad
+# exit status is never a pass.
+read_counts() {
+  local line
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$1" | tail -n 1 || true)
+  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
+  if [ "$2" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+}
+
 # check NAME COMMAND… : one pass-or-fail step; its output is shown when it fails.
 check() {
   local name=$1 log=$build/check.log

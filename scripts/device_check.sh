@@ -35,16 +35,15 @@ gtest "contract" timeout 120 "$build/release/bin/unit_tests" --gtest_filter='*/p
 
 # sample SUITE EVERY : every so many cases of a suite
 sample() {
-  local suite=$1 every=$2 log=$build/test-logs/device-$1.txt status=0 line
+  local suite=$1 every=$2 log=$build/test-logs/device-$1.txt status=0 passed failed skipped
   [ -d "$cases/$suite" ] || { say "no suite $suite in $cases"; return 0; }
   mkdir -p "$build/test-logs"
   find "$cases/$suite" -mindepth 1 -maxdepth 1 -type d | sort | awk -v n="$every" 'NR % n == 1 || n == 1' |
     TRANSMUTER_PJRT_CACHE=off timeout 150 xargs "$program" test --backend pjrt --jobs 8 --threads 1 --skip-unsupported \
       --exceptions tests/exceptions.txt >"$log" 2>&1 || status=$?
-  line=$(grep -E '^[0-9]+ passed' "$log" | tail -n 1 || echo "0 passed, 1 failed, 0 skipped")
+  read_counts "$log" "$status"
   grep FAIL "$log" | cut -c1-200 || true
-  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"$line")"
-  tally "$suite, every ${every}th" "$passed" "$failed" "$skipped"
+  tally "$suite, every ${every}th" "$passed" "$failed" "${skipped:-0}"
 }
 say "cases"
 sample traps 3

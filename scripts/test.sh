@@ -40,15 +40,6 @@ unpack() {
 
 fetch_real() { "$python" scripts/fetch_models.py --cases --cache "$build/packages" "$cases/real"; }
 
-# read_counts LOG STATUS : sets passed, failed and skipped to what the log closes with. A crash has no closing line; a bad
-# exit status is never a pass.
-read_counts() {
-  local line
-  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$1" | tail -n 1 || true)
-  read -r passed failed skipped <<<"$(sed 's/[^0-9]\+/ /g' <<<"${line:-0 passed, 1 failed}")"
-  if [ "$2" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
-}
-
 # conformance NAME SUITE [ARGUMENT …] : one suite through the program; a folder that isn't there was announced before
 conformance() {
   local name=$1 suite=$2 log status=0 passed failed skipped
