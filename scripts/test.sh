@@ -38,6 +38,12 @@ unpack() {
   fi
 }
 
+# has_package MODULE REQUIREMENT : the Python package is there, or can be had
+has_package() {
+  "$python" -c "import $1" 2>/dev/null ||
+    { "$python" -m pip install --quiet --disable-pip-version-check "$2" && "$python" -c "import $1"; } >/dev/null 2>&1
+}
+
 fetch_real() { "$python" scripts/fetch_models.py --cases --cache "$build/packages" "$cases/real"; }
 
 # conformance NAME SUITE [ARGUMENT …] : one suite through the program; a folder that isn't there was announced before
@@ -142,8 +148,7 @@ for guide in language_models pipelines; do
 done
 check "generation" "$python" tests/check_generation.py "$program"
 # Beside its official client, where that can be had.
-"$python" -c "import huggingface_hub" 2>/dev/null ||
-  "$python" -m pip install --quiet --disable-pip-version-check "huggingface_hub>=1,<3" >/dev/null 2>&1 ||
+has_package huggingface_hub "huggingface_hub>=1,<3" ||
   say "no huggingface_hub: the hub's cache is not compared with its own client"
 check "hub" "$python" tests/check_hub.py "$program" "$build/hub" --kills "$([ $mode = fast ] && echo 5 || echo 50)"
 # round_trip SUITE EVERY : models written anew are the same models
@@ -191,15 +196,12 @@ if [ $mode != fast ]; then
     done
   fi
   # Real tokenizers beside their own package, where that can be had.
-  "$python" -c "import tokenizers" 2>/dev/null ||
-    "$python" -m pip install --quiet --disable-pip-version-check "tokenizers==0.22.2" >/dev/null 2>&1 || true
-  if "$python" -c "import tokenizers" 2>/dev/null; then
+  if has_package tokenizers tokenizers==0.22.2; then
     check tokenizers "$python" tests/check_tokenizers.py "$program" "$build/tokenizers"
   fi
   check examples tests/examples/check.sh
   if [ -f "$build/models/all-MiniLM-L6-v2/model.onnx" ]; then
-    if "$python" -c "import jax" 2>/dev/null ||
-      "$python" -m pip install --quiet --disable-pip-version-check jax==0.10.2 >/dev/null 2>&1; then
+    if has_package jax jax==0.10.2; then
       check "an export in JAX" "$python" examples/jax/run_exported.py "$program" \
         "$build/models/all-MiniLM-L6-v2/model.onnx" "input_ids=[[101, 7592, 2088, 102]]" \
         "attention_mask=[[1, 1, 1, 1]]" "token_type_ids=[[0, 0, 0, 0]]"
