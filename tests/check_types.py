@@ -162,11 +162,11 @@ def build(cases, folder, only):
                     except Exception:  # noqa: BLE001: what it does not compute
                         expected = None
                     dtype = onnx.TensorProto.DataType.Name(number).lower()
+                    case = folder / f"{operator}-{parameter.replace('(', '_').replace(')', '')}-{dtype}-{made}"
                     try:
-                        write(folder / f"{operator}-{parameter.replace('(', '_').replace(')', '')}-{dtype}-{made}", *one,
-                              expected)
+                        write(case, *one, expected)
                     except Exception:  # noqa: BLE001: an answer that no file can hold
-                        shutil.rmtree(folder / f"{operator}-{parameter}-{dtype}-{made}", ignore_errors=True)
+                        shutil.rmtree(case, ignore_errors=True)
                         continue
                     made += 1
                     count += 1
