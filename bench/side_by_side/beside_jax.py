@@ -3,15 +3,14 @@
 
 usage: beside_jax.py TRANSMUTER BACKEND MODEL.onnx [--dim NAME=N ...] [--rounds 5] [--seconds 1]
 
-BACKEND is pjrt[:PLUGIN]. Prints one line of JSON: medians in ms (ours, JAX, ONNX Runtime), ratios of times and
-of processor times, and what the first and the second start of a
-process cost with an empty cache of compiled programs. Needs jax, onnxruntime.
+BACKEND is pjrt[:PLUGIN]. Inputs are those of bench_inputs.py. Prints one line of JSON: medians in ms (ours, JAX, ONNX
+Runtime), ratios of times and of processor times, and what the first and the second start of a process cost with an empty
+cache of compiled programs. Needs jax, onnxruntime.
 """
 import argparse
 import json
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,9 @@ import tempfile
 import time
 
 import numpy as np
+
+from bench_inputs import make_inputs
+from bench_ort import open_session, time_calls
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "jax"))
 
@@ -29,43 +31,19 @@ def run(*command, env=None):
 
 def timed(call, seconds):
     """Of calls for so long: their median, and the processor time of one, in ms."""
-    times, end, cpu = [], time.perf_counter() + seconds, time.process_time()
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3, (time.process_time() - cpu) / len(times) * 1e3
+    walls, cpu = time_calls(call, seconds)
+    return statistics.median(walls), cpu
 
 
-def jax_program(text, weights):
+def jax_program(text, weights, inputs):
     import run_exported
     exported = run_exported.Exported(text, weights)
-    header = text[: text.index("\n", text.index("func.func"))]
-    shapes = {int(n): [int(d) for d in dims.split("x")[:-1]]
-              for n, dims in re.findall(r"%arg(\d+): tensor<((?:\d+x)*)[\w<>]+?>[,) ]", header)}
     values = dict(exported.weights)
     for number, kind, name in exported.arguments:
         if kind == "input":
-            is_real = exported.dtypes[number].kind not in "iub"
-            value = (np.random.default_rng(0).standard_normal(shapes[number]) if is_real
-                     else np.full(shapes[number], 0 if "type" in name else 1))
-            values[number] = exported.placed(number, value)
+            values[number] = exported.placed(number, inputs[name])
     arguments = [values[n] for n in sorted(values)]
     return lambda: [np.asarray(result) for result in exported.program.execute(arguments)]
-
-
-def onnxruntime_session(model, dims):
-    import onnxruntime
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    feeds = {}
-    for spec in session.get_inputs():
-        shape = [d if isinstance(d, int) else dims.get(d, 1) for d in spec.shape]
-        is_real = "float" in spec.type
-        value = np.random.default_rng(0).standard_normal(shape) if is_real else np.full(shape, 0 if "type" in spec.name else 1)
-        feeds[spec.name] = value.astype(np.float32 if is_real else np.int64)
-    return lambda: session.run(None, feeds)
 
 
 def main():
@@ -82,10 +60,11 @@ def main():
         scratch = pathlib.Path(scratch)
         text, weights = scratch / "model.mlir", scratch / "weights"
         run(options.program, "export", options.model, "--stablehlo", *dims, "--weights", weights, "-o", text)
+        session = open_session(options.model, 0, "all")  # as many threads as it likes
+        inputs = make_inputs(session, {k: int(v) for k, v in (d.split("=") for d in options.dim)})
         start = time.perf_counter()
-        jax_call = jax_program(text.read_text(), weights)
+        jax_call = jax_program(text.read_text(), weights, inputs)
         jax_start = time.perf_counter() - start
-        ort_call = onnxruntime_session(options.model, {k: int(v) for k, v in (d.split("=") for d in options.dim)})
         env = dict(os.environ, TRANSMUTER_PJRT_CACHE=str(scratch / "cache"))
 
         def bench(seconds):
@@ -97,7 +76,7 @@ def main():
         for _ in range(options.rounds):
             mine = bench(options.seconds)
             rows.append(((mine["median_ms"], mine["cpu_ms"]), timed(jax_call, options.seconds),
-                         timed(ort_call, options.seconds)))
+                         timed(lambda: session.run(None, inputs), options.seconds)))
 
     def ratio(other, figure):
         return round(statistics.median(row[0][figure] / row[other][figure] for row in rows), 3)
