@@ -14,9 +14,10 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
+
+from make_op_cases import by_onnxruntime, proto
 
 OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
 NUMPY_TYPES = {np.dtype(k): v for k, v in {
@@ -43,14 +44,9 @@ class Cases:
                                   [helper.make_empty_tensor_value_info(o) for o in outputs])
         model = helper.make_model(graph, ir_version=9,
                                   opset_imports=OPSETS + [helper.make_opsetid("ai.onnx.ml", ml_version)])
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
         feeds = {k: v.astype(object) if v.dtype.kind == "U" else v for k, v in inputs.items()}
         try:
-            session = onnxruntime.InferenceSession(model.SerializeToString(), options,
-                                                   providers=["CPUExecutionProvider"])
-            answers = session.run(None, feeds)
+            answers = by_onnxruntime(model, feeds)
         except Exception as error:  # noqa: BLE001: ONNX Runtime's errors have no common class
             self.refused += 1
             print(f"refused by ONNX Runtime: {name}: {str(error)[-160:]}", file=sys.stderr)
@@ -65,11 +61,11 @@ class Cases:
         onnx.save(model, case / "model.onnx")
         (case / "meta.json").write_text('{"atol": 1e-5, "rtol": 1e-4}')
         for i, (key, array) in enumerate(inputs.items()):
-            save(data / f"input_{i}.pb", array, key)
+            (data / f"input_{i}.pb").write_bytes(proto(array, key))
         for i, (key, answer) in enumerate(zip(outputs, answers)):
             rows = answer if isinstance(answer, np.ndarray) else np.array(
                 [[row[k] for k in order or row] for row in answer], np.float32)
-            save(data / f"output_{i}.pb", rows, key)
+            (data / f"output_{i}.pb").write_bytes(proto(rows, key))
         self.count += 1
 
 
@@ -77,11 +73,6 @@ def maps_info(name, maps):
     key = T.STRING if isinstance(next(iter(maps[0])), str) else T.INT64
     element = helper.make_map_type_proto(key, helper.make_tensor_type_proto(T.FLOAT, []))
     return helper.make_value_info(name, helper.make_sequence_type_proto(element))
-
-
-def save(path, array, name):
-    tensor = numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name)
-    path.write_bytes(tensor.SerializeToString())
 
 
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
