@@ -19,6 +19,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from bench_ort import open_session
+
 HEAD = 64  # width of a head where the model's caches name it by a symbol
 NO_END = "eos_token_id=[]"  # texts of one length
 
@@ -44,9 +46,7 @@ class Loop:
     """What people write around ONNX Runtime: caches as its own values, from outputs to inputs."""
 
     def __init__(self, model, threads):
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        self.run = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self.run = open_session(str(model), threads, "all")
         self.inputs = self.run.get_inputs()
         self.outputs = [o.name for o in self.run.get_outputs()]
 

@@ -16,8 +16,9 @@ import tempfile
 import time
 
 import numpy as np
-import onnxruntime
 import tokenizers
+
+from bench_ort import open_session
 
 COUNT, BATCH, LIMIT = 1000, 32, 256
 
@@ -32,9 +33,7 @@ def sentences():
 
 class Theirs:
     def __init__(self, folder, threads):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        self.session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options)
+        self.session = open_session(str(folder / "model.onnx"), threads, "all")
         self.inputs = {value.name for value in self.session.get_inputs()}
         self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.enable_truncation(LIMIT)
