@@ -179,8 +179,8 @@ std::vector<Buffer> DeviceProgram::run(std::span<Buffer* const> inputs, Bindings
     if (key.donates && may_donate_[p] && is_here && !inputs[input]->donated) kept.push_back(static_cast<int64_t>(p));
   }
   std::vector<Buffer> results;
-  for (DeviceBufferPtr& result : entry->loaded->run(arguments, kept, entry->results))
-    results.push_back(as_buffer(std::move(result)));
+  for (const DeviceBufferPtr& result : entry->loaded->run(arguments, kept, entry->results))
+    results.push_back(as_buffer(result));
   return results;
 }
 
