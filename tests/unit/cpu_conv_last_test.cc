@@ -3,43 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <limits>
-#include <new>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/target.h"
+#include "cpu_vec_testing.h"
 
 namespace transmuter::cpu {
 namespace {
-
-struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
-    std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
-  }
-  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  std::byte* data;
-};
-
-std::vector<float> random_floats(int64_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::uniform_real_distribution<float> value(-1, 1);
-  std::vector<float> out(static_cast<size_t>(n));
-  for (float& x : out) x = value(rng);
-  return out;
-}
-
-void on_every_target(const std::function<void()>& body) {
-  for (const std::string& name : available_targets()) {
-    set_target(name);
-    body();
-  }
-  set_target("");
-}
 
 struct Case {
   const char* name;
@@ -210,7 +182,7 @@ TEST(CpuConvLast, EveryKindOfWindowIsRight) {
     const double rounding = 2e-6 * (2 + std::sqrt(depth));
     for (const End& end : kEnds) {
       std::vector<float> want;
-      on_every_target([&] {
+      on_all_targets([&] {
         for (int64_t gap : {0, 5}) {
           const auto got = run(c, end, gap, 1, &want);
           int bad = 0;
@@ -239,7 +211,7 @@ TEST(CpuConvLast, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(CpuConvLast, NanPassesActivations) {
-  on_every_target([] {
+  on_all_targets([] {
     for (Activation activation : {Activation::relu, Activation::clip}) {
       for (bool deep : {false, true}) {
         ConvLastArgs a;
@@ -263,7 +235,7 @@ TEST(CpuConvLast, NanPassesActivations) {
 }
 
 TEST(CpuPoolLast, WindowsOfEveryKind) {
-  on_every_target([] {
+  on_all_targets([] {
     for (const Case& c : kCases) {
       for (bool maximum : {true, false}) {
         PoolArgs plain;

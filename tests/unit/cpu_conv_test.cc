@@ -3,43 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <limits>
-#include <new>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/target.h"
+#include "cpu_vec_testing.h"
 
 namespace transmuter::cpu {
 namespace {
-
-struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
-    std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
-  }
-  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  std::byte* data;
-};
-
-std::vector<float> random_floats(int64_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::uniform_real_distribution<float> value(-1, 1);
-  std::vector<float> out(static_cast<size_t>(n));
-  for (float& x : out) x = value(rng);
-  return out;
-}
-
-void on_every_target(const std::function<void()>& body) {
-  for (const std::string& name : available_targets()) {
-    set_target(name);
-    body();
-  }
-  set_target("");
-}
 
 // Extents of the two last axes; depth in Case::depth.
 struct Case {
@@ -126,7 +98,7 @@ std::vector<float> run(const Case& c, bool epilogue, bool pack, int threads, std
 }
 
 TEST(CpuConv, EveryKindOfWindowIsRight) {
-  on_every_target([] {
+  on_all_targets([] {
     for (const Case& c : kCases) {
       for (int bits = 0; bits < 4; ++bits) {
         std::vector<float> want;
@@ -146,7 +118,7 @@ TEST(CpuConv, AnyNumberOfThreadsGivesTheSameBits) {
   const Case big[] = {{"3x3", 3, 40, 64, 2, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
                       {"1x1", 2, 64, 64, 1, {30, 30}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
                       {"depthwise", 2, 40, 40, 40, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
-  on_every_target([&] {
+  on_all_targets([&] {
     if (current_target() == available_targets().back()) return;
     for (const Case& c : big) {
       std::vector<float> want;
@@ -157,7 +129,7 @@ TEST(CpuConv, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(CpuPool, WindowsOfEveryKind) {
-  on_every_target([] {
+  on_all_targets([] {
     for (const Case& c : kCases) {
       if (c.pad[0] < 0) continue;
       for (Pooling pooling : {Pooling::max, Pooling::average, Pooling::average_with_pad}) {
@@ -203,7 +175,7 @@ TEST(CpuPool, CeilModeCountsThePaddedImageOnly) {
 
 TEST(CpuPool, MaximaKeepNan) {
   constexpr int64_t kWidth = 40;
-  on_every_target([] {
+  on_all_targets([] {
     for (int64_t at = 0; at < kWidth; ++at) {
       auto x = random_floats(kWidth, 1);
       x[static_cast<size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
@@ -224,7 +196,7 @@ TEST(CpuPool, MaximaKeepNan) {
 }
 
 TEST(CpuPool, Global) {
-  on_every_target([] {
+  on_all_targets([] {
     for (int64_t n : {1, 49, 200}) {
       const auto x = random_floats(3 * n, 1);
       std::vector<float> mean(3), most(3);

@@ -4,34 +4,15 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <new>
 #include <random>
 #include <vector>
 
 #include "backends/cpu/kernels/rounded.h"
 #include "backends/cpu/kernels/target.h"
+#include "cpu_vec_testing.h"
 
 namespace transmuter::cpu {
 namespace {
-
-struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
-    std::memset(data, 0x7f, n);  // large floats: what is read without being written shows
-  }
-  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  std::byte* data;
-};
-
-std::vector<float> random_floats(int64_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::uniform_real_distribution<float> value(-1, 1);
-  std::vector<float> out(static_cast<size_t>(n));
-  for (float& x : out) x = value(rng);
-  return out;
-}
 
 struct Layout {
   bool a_transposed = false, b_transposed = false, c_transposed = false;
@@ -134,16 +115,8 @@ void expect_close(const Case& c, const std::string& what) {
   }
 }
 
-void on_every_target(const std::function<void()>& body) {
-  for (const std::string& name : available_targets()) {
-    set_target(name);
-    body();
-  }
-  set_target("");
-}
-
 TEST(CpuGemm, EveryShapeAndLayoutIsRight) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t shapes[][3] = {{1, 1, 1},
                                  {1, 33, 7},
                                  {2, 16, 5},
@@ -183,7 +156,7 @@ TEST(CpuGemm, EveryShapeAndLayoutIsRight) {
 }
 
 TEST(CpuGemm, BatchesBroadcastWithStrideZero) {
-  on_every_target([] {
+  on_all_targets([] {
     for (int bits = 0; bits < 8; ++bits) {
       Case c{.m = 10, .n = 40, .k = 24, .batch = 3};
       c.share_a = bits & 1, c.share_b = bits & 2, c.packed = bits & 4;
@@ -194,7 +167,7 @@ TEST(CpuGemm, BatchesBroadcastWithStrideZero) {
 }
 
 TEST(CpuGemm, TheEpilogueIsAppliedOnce) {
-  on_every_target([] {
+  on_all_targets([] {
     for (int activation = 0; activation <= static_cast<int>(Activation::hard_swish); ++activation) {
       for (int bits = 0; bits < 16; ++bits) {
         Case c{.m = 17, .n = 45, .k = bits & 8 ? 900 : 20};
@@ -213,7 +186,7 @@ TEST(CpuGemm, TheEpilogueIsAppliedOnce) {
 }
 
 TEST(CpuGemm, HalfWeightsAreWidened) {
-  on_every_target([] {
+  on_all_targets([] {
     for (Storage source : {Storage::f16, Storage::bf16}) {
       for (int64_t m : {1, 5, 16, 60}) {
         for (int bits = 0; bits < 4; ++bits) {
@@ -305,7 +278,7 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
 }
 
 TEST(CpuGemm, WeightsOfAFewBits) {
-  on_every_target([] {
+  on_all_targets([] {
     for (const int bits : {2, 4, 8}) {
       for (const int64_t m : {1, 2, 3, 4, 5, 17}) {
         for (const int variant : {0, 1, 2}) {
@@ -330,7 +303,7 @@ TEST(CpuGemm, WeightsOfAFewBits) {
 
 TEST(CpuGemm, WeightsOfAFewBitsAndRoundedActivations) {
   int kernels = 0;
-  on_every_target([&] {
+  on_all_targets([&] {
     for (const int bits : {2, 4, 8}) {
       for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 13, 17, 64}) {
         for (const int variant : {0, 1, 2, 3}) {
@@ -358,7 +331,7 @@ TEST(CpuGemm, WeightsOfAFewBitsAndRoundedActivations) {
 
 // All weights and activations as large as they can be: 16-bit sums must not overflow.
 TEST(CpuGemm, RoundedActivationsAtTheExtremes) {
-  on_every_target([] {
+  on_all_targets([] {
     for (const int bits : {2, 4, 8}) {
       const int64_t m = 9, n = 40, k = 512;
       const FewBits kind{bits, 128, false, 0.0f};
@@ -381,7 +354,7 @@ TEST(CpuGemm, RoundedActivationsAtTheExtremes) {
 }
 
 TEST(CpuGemm, RoundedActivationsKeepNaN) {
-  on_every_target([] {
+  on_all_targets([] {
     const FewBits kind{4, 32, false, 8.0f};
     if (!rounded_gemm_takes(kind)) return;
     const std::vector<std::byte> weights(32 * 64 / 2, std::byte{0x91});
@@ -406,7 +379,7 @@ TEST(CpuGemm, RoundedActivationsKeepNaN) {
 }
 
 TEST(CpuGemm, AGroupGivesTheBitsOfItsProducts) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t k = 700;
     for (const int64_t m : {1, 5, 40}) {
       const auto a = random_floats(m * k, 1);
@@ -437,7 +410,7 @@ TEST(CpuGemm, AGroupGivesTheBitsOfItsProducts) {
 }
 
 TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t shapes[][3] = {{1, 900, 700},   {3, 1000, 500}, {30, 300, 800},
                                  {100, 100, 500}, {300, 40, 100}, {400, 49, 800}};
     for (const auto& s : shapes) {
@@ -456,7 +429,7 @@ TEST(CpuGemm, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(CpuGemm, TheResidualMayBeTheResult) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t m = 20, n = 50, k = 1000;
     const auto a = random_floats(m * k, 1), b = random_floats(k * n, 2);
     auto want = random_floats(m * n, 3), got = want;
@@ -473,7 +446,7 @@ TEST(CpuGemm, TheResidualMayBeTheResult) {
 }
 
 TEST(CpuGemm, NotANumberPassesTheActivations) {
-  on_every_target([] {
+  on_all_targets([] {
     for (int activation = 0; activation <= static_cast<int>(Activation::gelu_tanh); ++activation) {
       const float a = NAN, b = 1;
       float c = 0;

@@ -3,31 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/target.h"
+#include "cpu_vec_testing.h"
 
 namespace transmuter::cpu {
 namespace {
-
-struct AlignedBytes {
-  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {}
-  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  std::byte* data;
-};
-
-void on_every_target(const std::function<void()>& body) {
-  for (const std::string& name : available_targets()) {
-    set_target(name);
-    body();
-  }
-  set_target("");
-}
 
 enum class Values { random, extremes, highest, lowest };
 
@@ -87,7 +71,7 @@ void check(const Case& c, int threads) {
 }
 
 TEST(CpuQgemm, ExactForEveryShapeSignAndZeroPoint) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t shapes[][3] = {{1, 1, 1},    {1, 40, 17},  {3, 33, 5}, {14, 32, 64},
                                  {17, 70, 30}, {29, 9, 131}, {5, 5, 0}};
     for (const auto& s : shapes) {
@@ -101,7 +85,7 @@ TEST(CpuQgemm, ExactForEveryShapeSignAndZeroPoint) {
 }
 
 TEST(CpuQgemm, ExactAtTheExtremes) {
-  on_every_target([] {
+  on_all_targets([] {
     for (Values a : {Values::extremes, Values::highest, Values::lowest}) {
       for (Values b : {Values::extremes, Values::highest, Values::lowest}) {
         for (int bits = 0; bits < 4; ++bits) check({15, 37, 600, (bits & 1) != 0, (bits & 2) != 0, a, b}, 1);
@@ -111,11 +95,11 @@ TEST(CpuQgemm, ExactAtTheExtremes) {
 }
 
 TEST(CpuQgemm, ThreadsChangeNothing) {
-  on_every_target([] { check({60, 300, 200, false, true, Values::random, Values::random, false, false, 2}, 3); });
+  on_all_targets([] { check({60, 300, 200, false, true, Values::random, Values::random, false, false, 2}, 3); });
 }
 
 TEST(CpuQgemm, ScalesAndTheEpilogueGiveFloats) {
-  on_every_target([] {
+  on_all_targets([] {
     const int64_t m = 19, n = 45, k = 50, batches = 2;
     const auto a = bytes(batches * m * k, Values::random, false, 1), b = bytes(k * n, Values::random, true, 2);
     std::vector<float> row_scale, column_scale, bias, residual(static_cast<size_t>(batches * m * n), 0.25f);

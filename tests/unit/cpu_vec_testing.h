@@ -1,12 +1,14 @@
-// Helpers for the tests of vector kernels: run on every instruction set of this machine, compare with plain doubles.
+// Helpers for the tests of kernels: run on every instruction set of this machine, compare with plain doubles.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,15 +19,33 @@ namespace transmuter::cpu {
 
 // Calls fn once per instruction set that this machine has, the plain one included.
 template <class Fn>
-void on_every_target(const Fn& fn) {
+void on_all_targets(const Fn& fn) {
   for (const std::string& name : available_targets()) {
-    if (name == "AVX3_DL") continue;  // these kernels have no path of their own for it
     SCOPED_TRACE(name);
     set_target(name);
     fn();
   }
   set_target("");
 }
+
+// The same for vector kernels, which have no path of their own for AVX3_DL.
+template <class Fn>
+void on_every_target(const Fn& fn) {
+  on_all_targets([&] {
+    if (current_target() != "AVX3_DL") fn();
+  });
+}
+
+// Memory as the kernels' packed operands and scratch want it. It is full of large floats: what is read without being
+// written shows.
+struct AlignedBytes {
+  explicit AlignedBytes(size_t n) : data(static_cast<std::byte*>(::operator new (n + 1, std::align_val_t{64}))) {
+    std::memset(data, 0x7f, n);
+  }
+  ~AlignedBytes() { ::operator delete (data, std::align_val_t{64}); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  std::byte* data;
+};
 
 // Distance in floats between a result and the exact value; equal infinities and two NaNs are 0 apart.
 inline double ulps(float got, double want) {
@@ -63,5 +83,9 @@ class Random {
  private:
   std::mt19937 engine_;
 };
+
+inline std::vector<float> random_floats(int64_t n, uint32_t seed) {
+  return Random(seed).floats(static_cast<size_t>(n));
+}
 
 }  // namespace transmuter::cpu
