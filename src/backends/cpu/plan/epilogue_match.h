@@ -16,6 +16,17 @@ struct FusedEpilogue {
   float first = 1, second = 0;
   ir::Value result;              // the last value computed
   const ir::Op* last = nullptr;  // its op; null when nothing was fused
+
+  // For the kernel: all but the pointers and strides of bias and residual.
+  Epilogue arguments() const {
+    Epilogue e;
+    e.alpha = alpha;
+    e.combine = combine;
+    e.activation = activation;
+    e.first = first;
+    e.second = second;
+    return e;
+  }
 };
 
 // `v` is a 1-D value repeated along every axis but `axis`: the 1-D value, else invalid.

@@ -153,7 +153,7 @@ class ConvStep : public Step {
     args.groups = c.feature_groups;
     args.in_channels = in[1];
     args.out_channels = out[1];
-    args.epilogue = epilogue();
+    args.epilogue = e_.arguments();
     return args;
   }
 
@@ -268,16 +268,6 @@ class ConvStep : public Step {
     return w;
   }
 
-  Epilogue epilogue() const {
-    Epilogue e;
-    e.alpha = e_.alpha;
-    e.activation = e_.activation;
-    e.first = e_.first;
-    e.second = e_.second;
-    e.combine = e_.combine;
-    return e;
-  }
-
   ConvArgs arguments(Binder& bind, const View& x, const View& filters, const View& y, const View& residual) const {
     ConvArgs args;
     args.windows = windows(bind, x.shape, filters.shape, y.shape);
@@ -289,7 +279,7 @@ class ConvStep : public Step {
     args.x_channel = x.dim(1) == 1 ? args.windows.in_pixels() : x.stride(1);
     args.y_image = y.stride(0);
     args.y_channel = args.windows.out_pixels();
-    args.epilogue = epilogue();
+    args.epilogue = e_.arguments();
     if (residual.buffer >= 0) {
       args.epilogue.residual_row = residual.dim(1) == 1 ? args.windows.out_pixels() : residual.stride(1);
       args.epilogue.residual_column = 1;

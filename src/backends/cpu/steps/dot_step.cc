@@ -197,11 +197,7 @@ void DotStep::fill(const View& a, const View& b, const View& c, const View& r, c
   args.b_packed = rhs_.packed != nullptr;
   args.b_storage = rhs_.storage;
   args.b_bits = rhs_.bits;
-  args.epilogue.alpha = e_.alpha;
-  args.epilogue.activation = e_.activation;
-  args.epilogue.first = e_.first;
-  args.epilogue.second = e_.second;
-  args.epilogue.combine = e_.combine;
+  args.epilogue = e_.arguments();
   args.epilogue.residual_row = row.r;
   args.epilogue.residual_column = column.r;
   if (batch.size() > static_cast<size_t>(GemmArgs::kMaxBatchRank)) {

@@ -66,10 +66,7 @@ class IntegerConvStep : public Step {
     g.b_signed = w_signed_;
     g.b_scale_per_column = true;
     g.c_row = g.n;
-    g.epilogue.alpha = e_.alpha;
-    g.epilogue.activation = e_.activation;
-    g.epilogue.first = e_.first, g.epilogue.second = e_.second;
-    g.epilogue.combine = e_.combine;
+    g.epilogue = e_.arguments();
     g.epilogue.residual_row = g.n;
     if (bytes_) {
       g.bytes_signed = y.dtype == DType::i8;

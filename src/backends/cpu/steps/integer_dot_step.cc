@@ -94,10 +94,7 @@ class IntegerDotStep : public Step {
     g.b_signed = b_signed_;
     g.c_row = n_;
     g.b_scale_per_column = !chain_.scales.empty() || (chain_.scale && scale.size() == n_ && scale.rank() > 0);
-    g.epilogue.alpha = e_.alpha;
-    g.epilogue.activation = e_.activation;
-    g.epilogue.first = e_.first, g.epilogue.second = e_.second;
-    g.epilogue.combine = e_.combine;
+    g.epilogue = e_.arguments();
     g.epilogue.residual_row = n_;
     if (bytes_) {
       g.bytes_signed = c.dtype == DType::i8;
