@@ -22,6 +22,18 @@ class Step {
   int32_t location = -1;
 };
 
+// A step of one op, which outlives it: reads all its operands, writes all its results.
+class OpStep : public Step {
+ public:
+  explicit OpStep(const ir::Op& op) : op_(op) {
+    reads = op.operands;
+    writes = op.results;
+  }
+
+ protected:
+  const ir::Op& op_;
+};
+
 // Asks for the memory of a step that is bound soon: after a run, which went through all weights, no cache has it, and
 // waiting for it line by line would be half the time of a plan for new sizes.
 inline void prefetch(const Step& step) {

@@ -8,12 +8,9 @@
 namespace transmuter::cpu {
 namespace {
 
-class ConcatenateStep : public Step {
+class ConcatenateStep : public OpStep {
  public:
-  explicit ConcatenateStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const size_t axis = static_cast<size_t>(op_.as<ir::AxisAttributes>().axis);
@@ -32,9 +29,6 @@ class ConcatenateStep : public Step {
       launch_copy(bind, from, part);
     }
   }
-
- private:
-  const ir::Op& op_;
 };
 
 // The result lies where the first operand does, which has room: only what is new is written.
@@ -61,13 +55,9 @@ class AppendStep : public Step {
 
 // result[outer, indices..., inner] = x[outer, index, inner]; indices are clamped, negative ones to 0, as StableHLO
 // says.
-class TakeStep : public Step {
+class TakeStep : public OpStep {
  public:
-  TakeStep(const ir::Op& op, int64_t axis) : op_(op), axis_(axis) {
-    any_address = op.operands[0];
-    reads = op.operands;
-    writes = op.results;
-  }
+  TakeStep(const ir::Op& op, int64_t axis) : OpStep(op), axis_(axis) { any_address = op.operands[0]; }
 
   void bind(Binder& bind) const override {
     bind.dense(op_.operands[0]);
@@ -92,7 +82,6 @@ class TakeStep : public Step {
   }
 
  private:
-  const ir::Op& op_;
   int64_t axis_;
 };
 

@@ -8,12 +8,9 @@
 namespace transmuter::cpu {
 namespace {
 
-class SoftmaxStep : public Step {
+class SoftmaxStep : public OpStep {
  public:
-  explicit SoftmaxStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::SoftmaxAttributes>();
@@ -28,9 +25,6 @@ class SoftmaxStep : public Step {
                   (log ? log_softmax : softmax)(run.at(x), run.at(to), shape, &run.pool);
                 });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 // What the norms have in common: x, then scale and bias where the attributes have them, and where the result goes.
@@ -103,12 +97,9 @@ class RowNormStep : public Step {
   bool rms_;
 };
 
-class GroupNormStep : public Step {
+class GroupNormStep : public OpStep {
  public:
-  explicit GroupNormStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::GroupNormAttributes>();
@@ -128,9 +119,6 @@ class GroupNormStep : public Step {
       group_norm(n, &run.pool);
     });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 bool all_f32(const ir::Program& program, const ir::Op& op) {

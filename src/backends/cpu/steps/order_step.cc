@@ -24,12 +24,9 @@ bool has_order(DType dtype) {
          (dtype == DType::boolean || is_integer(dtype) || (is_float(dtype) && bit_width(dtype) > 8));
 }
 
-class TopkStep : public Step {
+class TopkStep : public OpStep {
  public:
-  explicit TopkStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::TopkAttributes>();
@@ -44,18 +41,12 @@ class TopkStep : public Step {
                         &run.pool);
                 });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 // The other operands follow the key's positions.
-class SortStep : public Step {
+class SortStep : public OpStep {
  public:
-  explicit SortStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::SortAttributes>();
@@ -97,16 +88,11 @@ class SortStep : public Step {
       }
     });
   }
-
-  const ir::Op& op_;
 };
 
-class CumulativeStep : public Step {
+class CumulativeStep : public OpStep {
  public:
-  explicit CumulativeStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::CumulativeAttributes>();
@@ -120,9 +106,6 @@ class CumulativeStep : public Step {
                   cumulative(kind, x.dtype, run.at<void>(x), run.at<void>(to), shape, exclusive, reverse, &run.pool);
                 });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 }  // namespace

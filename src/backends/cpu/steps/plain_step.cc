@@ -9,13 +9,10 @@ namespace {
 
 std::shared_ptr<const void> nobody() { return {}; }
 
-class PlainStep : public Step {
+class PlainStep : public OpStep {
  public:
   // The body is made here: while the plan is used, in any number of threads, the program's scope must not grow.
-  PlainStep(const ir::Program& program, const ir::Op& op) : op_(op), body_(ir::body_of(program, op)) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  PlainStep(const ir::Program& program, const ir::Op& op) : OpStep(op), body_(ir::body_of(program, op)) {}
 
   void bind(Binder& bind) const override {
     std::vector<View> operands, results;
@@ -43,7 +40,6 @@ class PlainStep : public Step {
   }
 
  private:
-  const ir::Op& op_;
   const ir::ProgramPtr body_;  // of a composite that nothing evaluates as it is
 };
 

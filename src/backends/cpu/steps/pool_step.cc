@@ -8,12 +8,9 @@
 namespace transmuter::cpu {
 namespace {
 
-class PoolStep : public Step {
+class PoolStep : public OpStep {
  public:
-  explicit PoolStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& w = op_.as<ir::ReduceWindowAttributes>();
@@ -92,8 +89,6 @@ class PoolStep : public Step {
                   pool_last(a, run.pool);
                 });
   }
-
-  const ir::Op& op_;
 };
 
 }  // namespace

@@ -33,12 +33,10 @@ ReduceShape block(const View& x, size_t first, size_t count) {
   return shape;
 }
 
-class ReduceStep : public Step {
+class ReduceStep : public OpStep {
  public:
-  explicit ReduceStep(const ir::Op& op) : op_(op), axes_(op.as<ir::ReduceAttributes>().axes) {
+  explicit ReduceStep(const ir::Op& op) : OpStep(op), axes_(op.as<ir::ReduceAttributes>().axes) {
     std::sort(axes_.begin(), axes_.end());
-    reads = op.operands;
-    writes = op.results;
   }
 
   void bind(Binder& bind) const override {
@@ -98,16 +96,12 @@ class ReduceStep : public Step {
     return true;
   }
 
-  const ir::Op& op_;
   std::vector<int64_t> axes_;
 };
 
-class ArgExtremeStep : public Step {
+class ArgExtremeStep : public OpStep {
  public:
-  explicit ArgExtremeStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::ArgExtremeAttributes>();
@@ -121,9 +115,6 @@ class ArgExtremeStep : public Step {
                   arg_reduce(greatest, last, x.dtype, run.at<void>(x), run.at<int64_t>(to), shape, &run.pool);
                 });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 }  // namespace

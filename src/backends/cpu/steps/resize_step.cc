@@ -26,12 +26,9 @@ ResizeTable table_of(const ir::ResizeTaps& taps, int64_t in, int64_t out) {
   return table;
 }
 
-class ResizeStep : public Step {
+class ResizeStep : public OpStep {
  public:
-  explicit ResizeStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::ResizeAttributes>();
@@ -102,8 +99,6 @@ class ResizeStep : public Step {
     const AxisOrder order = axis_order(x);
     return in_order(x, order).is_dense() ? order : AxisOrder();
   }
-
-  const ir::Op& op_;
 };
 
 }  // namespace

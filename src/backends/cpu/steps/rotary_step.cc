@@ -10,12 +10,9 @@
 namespace transmuter::cpu {
 namespace {
 
-class RotaryStep : public Step {
+class RotaryStep : public OpStep {
  public:
-  RotaryStep(const ir::Op& op, SmallVector<int64_t, 6> order) : op_(op), order_(std::move(order)) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  RotaryStep(const ir::Op& op, SmallVector<int64_t, 6> order) : OpStep(op), order_(std::move(order)) {}
 
   void bind(Binder& bind) const override {
     bind.dense(op_.operands[1]);
@@ -51,7 +48,6 @@ class RotaryStep : public Step {
   }
 
  private:
-  const ir::Op& op_;
   SmallVector<int64_t, 6> order_;
 };
 

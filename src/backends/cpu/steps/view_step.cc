@@ -6,12 +6,9 @@
 namespace transmuter::cpu {
 namespace {
 
-class ViewStep : public Step {
+class ViewStep : public OpStep {
  public:
-  explicit ViewStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const ir::Value result = op_.results[0];
@@ -36,9 +33,6 @@ class ViewStep : public Step {
     }
     bind.untouch();
   }
-
- private:
-  const ir::Op& op_;
 };
 
 }  // namespace

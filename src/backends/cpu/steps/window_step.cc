@@ -164,12 +164,9 @@ void with_indices(DType dtype, const Fn& fn) {
     fn(TypeTag<int64_t>{});
 }
 
-class GatherStep : public Step {
+class GatherStep : public OpStep {
  public:
-  explicit GatherStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::GatherAttributes>();
@@ -212,17 +209,12 @@ class GatherStep : public Step {
       });
     });
   }
-
-  const ir::Op& op_;
 };
 
 // Later windows replace earlier ones: one after another.
-class ScatterStep : public Step {
+class ScatterStep : public OpStep {
  public:
-  explicit ScatterStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const ir::IndexWindows windows(op_.as<ir::ScatterAttributes>());
@@ -253,18 +245,12 @@ class ScatterStep : public Step {
           });
         });
   }
-
- private:
-  const ir::Op& op_;
 };
 
 // The value everywhere, then the operand inside; negative padding crops it.
-class PadStep : public Step {
+class PadStep : public OpStep {
  public:
-  explicit PadStep(const ir::Op& op) : op_(op) {
-    reads = op.operands;
-    writes = op.results;
-  }
+  using OpStep::OpStep;
 
   void bind(Binder& bind) const override {
     const auto& a = op_.as<ir::PadAttributes>();
@@ -297,9 +283,6 @@ class PadStep : public Step {
     bind.touch_again(to.buffer);
     launch_copy(bind, from, part);
   }
-
- private:
-  const ir::Op& op_;
 };
 
 }  // namespace
