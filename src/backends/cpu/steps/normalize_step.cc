@@ -2,6 +2,7 @@
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/softmax.h"
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/reduce_shape.h"
 #include "backends/cpu/steps/takes.h"
 #include "ir/composites/composites.h"
 
@@ -16,9 +17,7 @@ class SoftmaxStep : public OpStep {
     const auto& a = op_.as<ir::SoftmaxAttributes>();
     const View x = bind.dense(op_.operands[0]);
     const View to = bind.allocate_over(op_.results[0], x);
-    ReduceShape shape;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      (i < a.axis ? shape.outer : i == a.axis ? shape.reduce : shape.inner) *= x.dim(i);
+    const ReduceShape shape = reduce_shape(x, a.axis);
     if (x.size() == 0) return bind.untouch();
     bind.launch(a.log ? "log_softmax" : "softmax", 0,
                 [shape, x = Place(x), to = Place(to), log = a.log](const RunContext& run) {

@@ -3,6 +3,7 @@
 #include "backends/cpu/kernels/scan.h"
 #include "backends/cpu/kernels/sort.h"
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/reduce_shape.h"
 #include "backends/cpu/steps/takes.h"
 #include "base/dispatch.h"
 #include "ir/composites/composites.h"
@@ -11,12 +12,6 @@
 
 namespace transmuter::cpu {
 namespace {
-
-ReduceShape around(const View& x, int64_t axis) {
-  ReduceShape shape;
-  for (int64_t i = 0; i < x.rank(); ++i) (i < axis ? shape.outer : i == axis ? shape.reduce : shape.inner) *= x.dim(i);
-  return shape;
-}
 
 // What dispatch_real takes.
 bool has_order(DType dtype) {
@@ -35,7 +30,7 @@ class TopkStep : public OpStep {
     const View values = bind.allocate(op_.results[0]), positions = bind.allocate(op_.results[1]);
     if (values.size() == 0) return bind.untouch();
     bind.launch("topk", static_cast<double>(x.size()),
-                [largest = a.largest, k, shape = around(x, a.axis), x = Place(x), values = Place(values),
+                [largest = a.largest, k, shape = reduce_shape(x, a.axis), x = Place(x), values = Place(values),
                  positions = Place(positions)](const RunContext& run) {
                   top_k(largest, x.dtype, run.at<void>(x), shape, k, run.at<void>(values), run.at<int64_t>(positions),
                         &run.pool);
@@ -64,7 +59,7 @@ class SortStep : public OpStep {
     if (key.size() == 0) return bind.untouch();
     const int32_t scratch = followers.empty() ? -1 : bind.scratch(key.size() * int64_t{sizeof(int64_t)});
     bind.launch("sort", static_cast<double>(key.size()),
-                [largest = a.descending, shape = around(key, a.axis), scratch, followers, key = Place(key),
+                [largest = a.descending, shape = reduce_shape(key, a.axis), scratch, followers, key = Place(key),
                  sorted = Place(sorted)](const RunContext& run) {
                   int64_t* positions = scratch < 0 ? nullptr : run.scratch<int64_t>(scratch);
                   top_k(largest, key.dtype, run.at<void>(key), shape, shape.reduce, run.at<void>(sorted), positions,
@@ -101,7 +96,7 @@ class CumulativeStep : public OpStep {
     if (to.size() == 0) return bind.untouch();
     const ReduceKind kind = a.kind == ir::ReduceKind::add ? ReduceKind::sum : ReduceKind::mul;
     bind.launch("cumulative", static_cast<double>(x.size()),
-                [kind, exclusive = a.exclusive, reverse = a.reverse, shape = around(x, a.axis), x = Place(x),
+                [kind, exclusive = a.exclusive, reverse = a.reverse, shape = reduce_shape(x, a.axis), x = Place(x),
                  to = Place(to)](const RunContext& run) {
                   cumulative(kind, x.dtype, run.at<void>(x), run.at<void>(to), shape, exclusive, reverse, &run.pool);
                 });

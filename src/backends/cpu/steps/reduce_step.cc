@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/reduce_shape.h"
 #include "ir/composites/composites.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -23,14 +24,6 @@ ReduceKind kind_of(ir::ReduceKind kind) {
     default:
       return ReduceKind::max;
   }
-}
-
-ReduceShape block(const View& x, size_t first, size_t count) {
-  ReduceShape shape;
-  for (size_t i = 0; i < x.shape.size(); ++i) {
-    (i < first ? shape.outer : i < first + count ? shape.reduce : shape.inner) *= x.shape[i];
-  }
-  return shape;
 }
 
 class ReduceStep : public OpStep {
@@ -60,7 +53,7 @@ class ReduceStep : public OpStep {
       x = bind.dense(op_.operands[0]);
     }
     const View to = bind.allocate(op_.results[0]);
-    const ReduceShape shape = block(x, first, count);
+    const ReduceShape shape = reduce_shape(x, static_cast<int64_t>(first), static_cast<int64_t>(count));
     const ReduceKind kind = kind_of(op_.as<ir::ReduceAttributes>().kind);
     bind.launch("reduce", static_cast<double>(x.size()),
                 [kind, shape, x = Place(x), to = Place(to)](const RunContext& run) {
@@ -107,7 +100,7 @@ class ArgExtremeStep : public OpStep {
     const auto& a = op_.as<ir::ArgExtremeAttributes>();
     const View x = bind.dense(op_.operands[0]);
     const View to = bind.allocate(op_.results[0]);
-    const ReduceShape shape = block(x, static_cast<size_t>(a.axis), 1);
+    const ReduceShape shape = reduce_shape(x, a.axis);
     if (shape.reduce < 1)
       throw Error(ErrorCode::invalid_input, "arg_extreme: an axis without elements has no greatest one");
     bind.launch("arg_extreme", static_cast<double>(x.size()),
