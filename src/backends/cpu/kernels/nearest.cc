@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/parallel.h"
+#include "base/dispatch.h"
 
 namespace transmuter::cpu {
 namespace {
@@ -64,23 +65,15 @@ void pick_lines(const T* in, T* out, int lines, const NearestAxis* axes, int64_t
 
 }  // namespace
 
-void resize_nearest(int width, const void* in, void* out, int rank, const NearestAxis* axes, ThreadPool* pool) {
+void resize_nearest(DType dtype, const void* in, void* out, int rank, const NearestAxis* axes, ThreadPool* pool) {
   int64_t size = 1, block = 1;
   for (int k = 0; k < rank; ++k) size *= axes[k].out;
   if (size == 0) return;
   int lines = rank - 1;
   while (lines > 0 && !axes[lines].index) block *= axes[lines--].out;
-  const auto run = [&]<class T>(const T*) {
+  dispatch_width(dtype, "resize", [&]<class T>(TypeTag<T>) {
     pick_lines(static_cast<const T*>(in), static_cast<T*>(out), lines, axes, block, pool);
-  };
-  struct Wide {
-    uint64_t low, high;
-  };
-  if (width == 1) return run(static_cast<const uint8_t*>(in));
-  if (width == 2) return run(static_cast<const uint16_t*>(in));
-  if (width == 4) return run(static_cast<const uint32_t*>(in));
-  if (width == 8) return run(static_cast<const uint64_t*>(in));
-  run(static_cast<const Wide*>(in));
+  });
 }
 
 }  // namespace transmuter::cpu

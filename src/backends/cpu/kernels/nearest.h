@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "transmuter/tensor.h"
+
 namespace transmuter {
 class ThreadPool;
 }
@@ -14,8 +16,8 @@ struct NearestAxis {
   const int32_t* index = nullptr;  // out: which elements of the operand, all valid; null: the axis stays (in == out)
 };
 
-// Element (i, j, ...) of a dense result is element (index[i], index[j], ...) of a dense operand. `width`: bytes of an
-// element, 1, 2, 4, 8 or 16. 1 <= rank <= 8. Neighbouring equal lines are copied, not picked again. pool may be null.
-void resize_nearest(int width, const void* in, void* out, int rank, const NearestAxis* axes, ThreadPool* pool);
+// Element (i, j, ...) of a dense result is element (index[i], index[j], ...) of a dense operand. Any dtype of
+// whole bytes. 1 <= rank <= 8. Neighbouring equal lines are copied, not picked again. pool may be null.
+void resize_nearest(DType dtype, const void* in, void* out, int rank, const NearestAxis* axes, ThreadPool* pool);
 
 }  // namespace transmuter::cpu

@@ -66,8 +66,8 @@ class ResizeStep : public OpStep {
                       picked[i] = {axis.in, axis.in, nullptr};
                       if (axis.changes) picked[i] = {axis.in, axis.table.out, axis.table.index.data()};
                     }
-                    resize_nearest(bit_width(x.dtype) / 8, run.at<void>(x), run.at<void>(y),
-                                   static_cast<int>(axes->size()), picked, &run.pool);
+                    resize_nearest(x.dtype, run.at<void>(x), run.at<void>(y), static_cast<int>(axes->size()), picked,
+                                   &run.pool);
                   });
       return;
     }

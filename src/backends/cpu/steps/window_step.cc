@@ -16,19 +16,6 @@ namespace {
 
 constexpr int64_t kGrain = 4096;  // elements that are worth a task
 
-// Fn(TypeTag<T>) with an unsigned T, or pair of them, of so many bytes.
-template <class Fn>
-void with_bytes(int width, const Fn& fn) {
-  struct Wide {
-    uint64_t low, high;
-  };
-  if (width == 1) return fn(TypeTag<uint8_t>{});
-  if (width == 2) return fn(TypeTag<uint16_t>{});
-  if (width == 4) return fn(TypeTag<uint32_t>{});
-  if (width == 8) return fn(TypeTag<uint64_t>{});
-  fn(TypeTag<Wide>{});
-}
-
 // Where windows lie. "Windowed" is gather's result and scatter's updates; strides are in elements.
 struct WindowMap {
   struct Axis {
@@ -179,7 +166,7 @@ class GatherStep : public OpStep {
     bind.launch("gather", 0,
                 [map, nowhere, x = Place(x), indices = Place(indices), to = Place(to)](const RunContext& run) {
                   if (nowhere) throw Error(ErrorCode::invalid_input, "gather: an index into an empty operand");
-                  with_bytes(bit_width(x.dtype) / 8, [&]<class T>(TypeTag<T>) {
+                  dispatch_width(x.dtype, "gather", [&]<class T>(TypeTag<T>) {
                     with_indices(indices.dtype, [&]<class Index>(TypeTag<Index>) {
                       gather(map, run.at<const T>(x), run.at<const Index>(indices), run.at<T>(to), run.pool);
                     });
@@ -232,7 +219,7 @@ class ScatterStep : public OpStep {
     const WindowMap map(windows, to, indices, updates, sizes);
     bind.launch(
         "scatter", 0, [map, indices = Place(indices), updates = Place(updates), to = Place(to)](const RunContext& run) {
-          with_bytes(bit_width(to.dtype) / 8, [&]<class T>(TypeTag<T>) {
+          dispatch_width(to.dtype, "scatter", [&]<class T>(TypeTag<T>) {
             const T* from = run.at<const T>(updates);
             T* result = run.at<T>(to);
             with_indices(indices.dtype, [&]<class Index>(TypeTag<Index>) {
@@ -260,7 +247,7 @@ class PadStep : public OpStep {
     const int64_t count = to.size(), width = bit_width(to.dtype) / 8;
     if (count == 0) return bind.untouch();
     bind.launch("fill", 0, [count, value = Place(value), to = Place(to)](const RunContext& run) {
-      with_bytes(bit_width(to.dtype) / 8, [&]<class T>(TypeTag<T>) {
+      dispatch_width(to.dtype, "pad", [&]<class T>(TypeTag<T>) {
         T* result = run.at<T>(to);
         const T with = *run.at<const T>(value);
         run.pool.parallel_for(count, 4 * kGrain,
