@@ -13,9 +13,6 @@ namespace transmuter::cpu {
 // Fewer multiply-adds do not pay for waking threads.
 inline constexpr int64_t kConvParallelWork = 256 * 1024;
 
-// Where part i starts when `whole` is cut evenly into `parts`.
-inline int64_t even_cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
-
 // Whether the epilogue is all done on sums in registers.
 bool in_registers(const Epilogue& e);
 // The rest of the epilogue on raw sums that lie in y already: `columns` channels from `channel` on of `pixels`

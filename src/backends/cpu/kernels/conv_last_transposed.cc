@@ -38,7 +38,9 @@ void for_each_place(const ConvLastArgs& c, const Fn& fn) {
   }
 }
 
-size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t rounded_packed_bytes(const ConvLastArgs& part) {
+  return static_cast<size_t>(round_up(static_cast<int64_t>(direct_packed_bytes(part)), 64));
+}
 
 }  // namespace
 
@@ -60,7 +62,7 @@ void transposed_pack(const ConvLastArgs& c, const float* filters, void* out, Thr
   auto* to = static_cast<std::byte*>(out);
   for_each_place(c, [&](const ConvLastArgs& part, const Taps& taps) {
     direct_pack(part, filters, taps, to, pool);
-    to += rounded(direct_packed_bytes(part));
+    to += rounded_packed_bytes(part);
   });
 }
 
@@ -76,7 +78,7 @@ void conv_transposed(const ConvLastArgs& c, std::byte* scratch, ThreadPool& pool
   auto* filters = static_cast<const std::byte*>(c.packed_filters);
   for_each_place(c, [&](ConvLastArgs part, const Taps&) {
     part.packed_filters = filters;
-    filters += rounded(direct_packed_bytes(part));
+    filters += rounded_packed_bytes(part);
     if (part.windows.out_pixels() > 0) conv_direct(part, scratch, pool);
   });
 }

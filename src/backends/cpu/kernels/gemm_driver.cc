@@ -22,9 +22,6 @@ constexpr int64_t kFewColumns = 64, kInPlaceBlockK = 512;
 // Rows of unfinished sums that a task keeps when k needs several blocks.
 constexpr int64_t kGroupRows = 144;
 
-// The start of part i when `whole` is cut evenly into `parts`.
-int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
-
 int64_t storage_size(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
 
 // Whether a panel read in place through its row stride stays in an 8-way second-level cache of 512 KB: a stride by a
@@ -200,10 +197,10 @@ class Task {
     const int64_t row_task = index % p_.task_rows;
     const int64_t column_task = index / p_.task_rows % p_.task_columns;
     o_ = operands_of(g_, index / (p_.task_rows * p_.task_columns));
-    first_column_ = cut(column_task, p_.task_columns, p_.column_panels);
-    end_column_ = cut(column_task + 1, p_.task_columns, p_.column_panels);
-    const int64_t first_row = cut(row_task, p_.task_rows, p_.row_panels);
-    const int64_t end_row = cut(row_task + 1, p_.task_rows, p_.row_panels);
+    first_column_ = even_cut(column_task, p_.task_columns, p_.column_panels);
+    end_column_ = even_cut(column_task + 1, p_.task_columns, p_.column_panels);
+    const int64_t first_row = even_cut(row_task, p_.task_rows, p_.row_panels);
+    const int64_t end_row = even_cut(row_task + 1, p_.task_rows, p_.row_panels);
     if (p_.source == BSource::row || p_.source == BSource::dots) return whole_rows();
     prepare_b();
     if (p_.blocks == 1) {
@@ -224,7 +221,7 @@ class Task {
   }
 
  private:
-  int64_t row_of(int64_t panel) const { return cut(panel, p_.row_panels, g_.m); }
+  int64_t row_of(int64_t panel) const { return even_cut(panel, p_.row_panels, g_.m); }
 
   // All rows of A, few, with the task's columns of a B that lies as it is.
   void whole_rows() {

@@ -19,8 +19,6 @@ constexpr int64_t kParallelWork = 512 * 1024;  // multiply-adds
 constexpr int64_t kTaskColumns = 256;
 constexpr int64_t kTaskRows = 168;
 
-int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
-
 // Packed B: one cache line with the variant's number, the column sums, the panels.
 struct PackedB {
   const QVariant* variant;
@@ -125,7 +123,7 @@ class Task {
         }
       }
       for (int64_t panel = row_begin; panel < row_end; ++panel) {
-        const int64_t row = cut(panel, row_panels, g_.m), rows = cut(panel + 1, row_panels, g_.m) - row;
+        const int64_t row = even_cut(panel, row_panels, g_.m), rows = even_cut(panel + 1, row_panels, g_.m) - row;
         v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, b.panels + j * nr_ * groups * v.group, groups, tile_);
         if (at_once) {
           for (int64_t r = 0; r < rows; ++r) row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
@@ -298,8 +296,8 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
       const QVariant& v = *unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n).variant;
       const int64_t panels = panels_of(v), groups = ceil_div(g.k, v.group);
       int64_t panel = row * panels / g.m;
-      while (cut(panel + 1, panels, g.m) <= row) ++panel;
-      const int64_t first = cut(panel, panels, g.m), rows = cut(panel + 1, panels, g.m) - first;
+      while (even_cut(panel + 1, panels, g.m) <= row) ++panel;
+      const int64_t first = even_cut(panel, panels, g.m), rows = even_cut(panel + 1, panels, g.m) - first;
       uint8_t* out = stored + index * g.m * plan.cells + first * groups * v.cell_bytes + (row - first) * v.cell_bytes;
       const uint8_t* from = static_cast<const uint8_t*>(g.a) + o.a + row * g.a_row;
       if (g.patches) {
@@ -332,8 +330,9 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
       const PackedB b = unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n);
       const int64_t panels = panels_of(*b.variant);
       Task task(g, stored + index * g.m * plan.cells, row_sums + index * g.m, lease.memory());
-      task.run(b, o, panels, cut(row_task, row_tasks(), panels), cut(row_task + 1, row_tasks(), panels),
-               cut(column_task, column_tasks, column_panels), cut(column_task + 1, column_tasks, column_panels));
+      task.run(b, o, panels, even_cut(row_task, row_tasks(), panels), even_cut(row_task + 1, row_tasks(), panels),
+               even_cut(column_task, column_tasks, column_panels),
+               even_cut(column_task + 1, column_tasks, column_panels));
     }
   });
 }

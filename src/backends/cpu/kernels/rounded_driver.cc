@@ -15,8 +15,6 @@ constexpr int64_t kCacheLine = 64;
 constexpr int64_t kParallelWork = 1024 * 1024;  // multiply-adds
 constexpr int64_t kTaskColumns = 256, kTaskRows = 168;
 
-int64_t cut(int64_t i, int64_t parts, int64_t whole) { return i * whole / parts; }
-
 // The places of one batch element.
 struct Offsets {
   int64_t a = 0, c = 0, residual = 0, column_bias = 0, row_bias = 0;
@@ -109,16 +107,16 @@ class Task {
     const int64_t batch = index / p_.row_tasks / column_tasks;
     const Offsets o = offsets_of(g_, batch);
     const int64_t panels = ceil_div(g_.n, nr_);
-    const int64_t end = cut(column_task + 1, column_tasks, panels);
-    const int64_t first_row = cut(row_task, p_.row_tasks, p_.row_panels);
-    const int64_t end_row = cut(row_task + 1, p_.row_tasks, p_.row_panels);
+    const int64_t end = even_cut(column_task + 1, column_tasks, panels);
+    const int64_t first_row = even_cut(row_task, p_.row_tasks, p_.row_panels);
+    const int64_t end_row = even_cut(row_task + 1, p_.row_tasks, p_.row_panels);
     const auto* tiles = ops_.tiles[g_.b_bits.bits == 2 ? 0 : g_.b_bits.bits == 4 ? 1 : 2];
     const bool in_place = g_.epilogue.identity() && g_.c_column == 1;
-    for (int64_t j = cut(column_task, column_tasks, panels); j < end; ++j) {
+    for (int64_t j = even_cut(column_task, column_tasks, panels); j < end; ++j) {
       const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
       const std::byte* b = static_cast<const std::byte*>(g_.b) + j * layout_.panel_bytes;
       for (int64_t panel = first_row; panel < end_row; ++panel) {
-        const int64_t row = cut(panel, p_.row_panels, g_.m), rows = cut(panel + 1, p_.row_panels, g_.m) - row;
+        const int64_t row = even_cut(panel, p_.row_panels, g_.m), rows = even_cut(panel + 1, p_.row_panels, g_.m) - row;
         const std::byte* a = a_ + (batch * g_.m + row) * rounded_.row_bytes;
         float* c = g_.c + o.c + row * g_.c_row + column * g_.c_column;
         if (in_place && columns == nr_) {
@@ -195,8 +193,9 @@ void rounded_gemm(std::span<const GemmArgs> products, void* scratch, ThreadPool&
         a = gathered;
       }
       int64_t panel = row * plan.row_panels / g.m;
-      while (cut(panel + 1, plan.row_panels, g.m) <= row) ++panel;
-      const int64_t first = cut(panel, plan.row_panels, g.m), rows = cut(panel + 1, plan.row_panels, g.m) - first;
+      while (even_cut(panel + 1, plan.row_panels, g.m) <= row) ++panel;
+      const int64_t first = even_cut(panel, plan.row_panels, g.m),
+                    rows = even_cut(panel + 1, plan.row_panels, g.m) - first;
       for (const Rounded& rounded : plan.rounded) {
         std::byte* const to = memory + rounded.at + (i - row + first) * rounded.row_bytes;
         rounded_ops().round_row(a, g.k, rounded.bits, row - first, rows, to);
