@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "text/encoder_model.h"
+#include "text/probabilities.h"
 #include "transmuter/error.h"
 #include "transmuter/text_tasks.h"
 

@@ -1,7 +1,6 @@
 #include "text/encoder_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -276,18 +275,6 @@ std::vector<std::string> labels_of(const EncoderModel& model, size_t count) {
   }
   return labels;
 }
-
-std::vector<double> softmax(std::span<const float> scores) {
-  std::vector<double> out(scores.size());
-  if (scores.empty()) return out;
-  const float top = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (size_t i = 0; i < scores.size(); ++i) sum += out[i] = std::exp(static_cast<double>(scores[i]) - top);
-  for (double& value : out) value /= sum;
-  return out;
-}
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 CodePoints::CodePoints(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i)

@@ -85,10 +85,6 @@ std::vector<std::string> labels_of(const EncoderModel& model, size_t count = 0);
 // How many labels config.json says; 0: it doesn't.
 size_t label_count(const EncoderModel& model);
 
-// exp(x_i) scaled to a sum of one.
-std::vector<double> softmax(std::span<const float> scores);
-double sigmoid(double x);
-
 // Where the code points of a text begin, for turning bytes into code points.
 class CodePoints {
  public:

@@ -5,6 +5,7 @@
 
 #include "base/strings.h"
 #include "text/folder.h"
+#include "text/probabilities.h"
 #include "text/safetensors.h"
 #include "transmuter/error.h"
 
@@ -200,7 +201,7 @@ void pool_one(const Tensor& tokens, const std::vector<bool>& counted, PoolingMod
 double activated(const std::string& activation, double x) {
   if (activation == "tanh") return std::tanh(x);
   if (activation == "relu") return std::max(x, 0.0);
-  if (activation == "sigmoid") return 1 / (1 + std::exp(-x));
+  if (activation == "sigmoid") return sigmoid(x);
   if (activation == "gelu") return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
   return x;
 }

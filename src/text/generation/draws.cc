@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/random_key.h"
 #include "text/generation/scores.h"
@@ -34,7 +33,7 @@ std::vector<size_t> draw_several(std::span<const float> x, size_t count, uint64_
   std::vector<double> keys(x.size());
   std::vector<size_t> places;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (!(x[i] > -std::numeric_limits<float>::infinity())) continue;
+    if (!(x[i] > kNever)) continue;
     const double u = std::max(uniform(seed, row, step, i), 0x1p-54);
     keys[i] = static_cast<double>(x[i]) - std::log(-std::log(u));
     places.push_back(i);

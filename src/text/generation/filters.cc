@@ -1,14 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "text/generation/scores.h"
 
 namespace transmuter::generation {
 namespace {
-
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 // Places of the scores, best first; the lower id first among equals.
 std::vector<size_t> by_score(Scores x) {

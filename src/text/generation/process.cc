@@ -1,7 +1,6 @@
 #include "text/generation/process.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "transmuter/error.h"
 
@@ -24,7 +23,6 @@ void Processors::apply(Scores x, const Row& row) const {
 }
 
 void Processors::constrain(Scores x, const Row& row) const {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
   const GenerationConfig& c = config_;
   const std::vector<int64_t>& eos = c.eos_token_id;
   if (!c.sequence_bias.empty()) {

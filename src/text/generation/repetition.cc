@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "text/generation/scores.h"
 
@@ -29,10 +28,7 @@ void penalize_repetition(Scores x, Ids ids, double penalty) {
   for_each_distinct(x, ids, [p](float& value) { value = value < 0 ? value * p : value / p; });
 }
 
-void favour_encoder_ids(Scores x, Ids encoder_ids, double penalty) {
-  const float p = static_cast<float>(1 / penalty);
-  for_each_distinct(x, encoder_ids, [p](float& value) { value = value < 0 ? value * p : value / p; });
-}
+void favour_encoder_ids(Scores x, Ids encoder_ids, double penalty) { penalize_repetition(x, encoder_ids, 1 / penalty); }
 
 void ban_repeated_ngrams(Scores x, Ids ids, Ids seen, int64_t n) {
   const size_t length = static_cast<size_t>(n);
@@ -42,7 +38,7 @@ void ban_repeated_ngrams(Scores x, Ids ids, Ids seen, int64_t n) {
     const int64_t last = seen[i + length - 1];
     if (last >= 0 && last < static_cast<int64_t>(x.size()) &&
         std::equal(tail.begin(), tail.end(), seen.begin() + static_cast<int64_t>(i)))
-      x[static_cast<size_t>(last)] = -std::numeric_limits<float>::infinity();
+      x[static_cast<size_t>(last)] = kNever;
   }
 }
 

@@ -7,33 +7,17 @@
 namespace transmuter::generation {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-
 bool inside(Scores x, int64_t id) { return id >= 0 && id < static_cast<int64_t>(x.size()); }
-
-float largest(std::span<const float> x) {
-  float top = kNever;
-  for (const float value : x) top = std::max(top, value);
-  return top;
-}
 
 }  // namespace
 
 void log_softmax(Scores x) {
-  const double top = largest(x);
+  double top = kNever;
+  for (const float value : x) top = std::max(top, static_cast<double>(value));
   double sum = 0;
   for (const float value : x) sum += std::exp(static_cast<double>(value) - top);
   const double log_sum = top + std::log(sum);
   for (float& value : x) value = static_cast<float>(static_cast<double>(value) - log_sum);
-}
-
-std::vector<double> softmax(std::span<const float> x) {
-  const double top = largest(x);
-  std::vector<double> p(x.size());
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += p[i] = std::exp(static_cast<double>(x[i]) - top);
-  for (double& value : p) value /= sum;
-  return p;
 }
 
 int64_t best_of(std::span<const float> x) {

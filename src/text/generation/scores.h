@@ -4,18 +4,22 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
+
+#include "text/probabilities.h"
 
 namespace transmuter::generation {
 
 using Ids = std::span<const int64_t>;
 using Scores = std::span<float>;
 
+inline constexpr float kNever = -std::numeric_limits<float>::infinity();
+
 // ---- scores.cc
 // x - log(sum(exp(x))), in place.
 void log_softmax(Scores x);
-std::vector<double> softmax(std::span<const float> x);
 // The lowest id of the best score; NaN never wins.
 int64_t best_of(std::span<const float> x);
 // Everything but `ids` becomes -inf.

@@ -19,8 +19,6 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-
 const json& recorded() {
   static const json all = [] {
     std::ifstream file(std::string(TRANSMUTER_TEST_DATA) + "/generation/processors.json");
