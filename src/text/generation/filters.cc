@@ -11,7 +11,9 @@ namespace {
 std::vector<size_t> by_score(Scores x) {
   std::vector<size_t> order(x.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return x[a] > x[b]; });
+  // Behind another filter few are left of a large vocabulary.
+  const auto end = std::stable_partition(order.begin(), order.end(), [&](size_t i) { return x[i] > kNever; });
+  std::stable_sort(order.begin(), end, [&](size_t a, size_t b) { return x[a] > x[b]; });
   return order;
 }
 
