@@ -1,5 +1,6 @@
 #include "base/unicode.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -93,6 +94,12 @@ char32_t to_lower(char32_t c) {
     if (lower >= range.first && lower <= range.last && is_pair_member(range, lower)) return lower;
   }
   return c;
+}
+
+std::string with_case(std::string_view text, char32_t (*change)(char32_t)) {
+  std::u32string points = from_utf8(text);
+  std::transform(points.begin(), points.end(), points.begin(), change);
+  return to_utf8(points);
 }
 
 }  // namespace transmuter

@@ -13,5 +13,7 @@ std::string to_utf8(std::u32string_view text);
 // One code point for one: Latin, Greek, Cyrillic, Armenian and full-width letters; others stay.
 char32_t to_lower(char32_t c);
 char32_t to_upper(char32_t c);
+// Each code point changed by one of the two.
+std::string with_case(std::string_view text, char32_t (*change)(char32_t));
 
 }  // namespace transmuter

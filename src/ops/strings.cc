@@ -102,12 +102,6 @@ std::vector<Value> split(const onnx::Node& node, std::vector<Value> inputs) {
   return {padded(lists, x.shape(), ""), Tensor(counts, x.shape())};
 }
 
-std::string with_case(const std::string& text, char32_t (*change)(char32_t)) {
-  std::u32string points = from_utf8(text);
-  std::transform(points.begin(), points.end(), points.begin(), change);
-  return to_utf8(points);
-}
-
 // [c] or [1, c]: words that are not stop words, in another case. Where none stays, one empty string.
 std::vector<Value> normalise(const onnx::Node& node, std::vector<Value> inputs) {
   const Tensor& x = strings_input(node, inputs, 0);

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "base/strings.h"
+#include "base/unicode.h"
 #include "text/encoder_model.h"
 #include "text/probabilities.h"
 #include "transmuter/error.h"
@@ -111,10 +112,7 @@ struct ZeroShotClassifier::Impl {
     const std::vector<std::string> names = labels_of(model);
     labels = names.size();
     for (size_t i = 0; i < names.size(); ++i) {
-      std::string lower = names[i];
-      for (char& c : lower)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      if (lower.starts_with("entail")) entailment = i;
+      if (with_case(names[i], to_lower).starts_with("entail")) entailment = i;
     }
     // Without such a label it is the last one, as there is no telling.
     if (labels && !entailment) entailment = labels - 1;
@@ -176,14 +174,6 @@ std::vector<std::vector<LabelScore>> ZeroShotClassifier::operator()(std::span<co
 
 namespace {
 
-// The last part of a Python class ("torch.nn.modules.activation.Sigmoid"), small.
-std::string class_name(const std::string& path) {
-  std::string name = path.substr(path.rfind('.') + 1);
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return name;
-}
-
 // What a cross encoder does with its one score.
 Function activation_of(const EncoderModel& model, size_t labels) {
   const JsonReader config = model.config_reader();
@@ -192,7 +182,7 @@ Function activation_of(const EncoderModel& model, size_t labels) {
     name = JsonReader(*part, config.file()).text("activation_fn");
   if (name.empty()) name = config.text("sbert_ce_default_activation_function");
   if (name.empty()) return labels == 1 ? Function::sigmoid : Function::none;
-  const std::string kind = class_name(name);
+  const std::string kind = with_case(class_name(name), to_lower);
   if (kind == "identity") return Function::none;
   if (kind == "sigmoid") return Function::sigmoid;
   throw Error(ErrorCode::unsupported,

@@ -12,12 +12,6 @@ namespace transmuter {
 
 namespace {
 
-std::string lower(const std::string& text) {
-  std::u32string points = from_utf8(text);
-  for (char32_t& c : points) c = to_lower(c);
-  return to_utf8(points);
-}
-
 TextTaskOptions with_limit(TextTaskOptions options, const SentenceModules& modules) {
   if (!options.max_length) options.max_length = modules.max_length;
   return options;
@@ -84,7 +78,7 @@ Tensor TextEmbedder::operator()(std::span<const std::string> texts, const EmbedO
   const std::string prompt = impl_->prompt(options);
   std::vector<std::string> whole;
   for (const std::string& text : texts)
-    whole.push_back(impl_->modules.lower_case ? lower(prompt + text) : prompt + text);
+    whole.push_back(impl_->modules.lower_case ? with_case(prompt + text, to_lower) : prompt + text);
   const std::vector<Encoding> rows = impl_->model.tokenizer().encode_batch(whole, impl_->model.encode_options());
   const size_t skipped = impl_->prompt_tokens(prompt);
   const auto outputs = impl_->model.run(rows);

@@ -72,6 +72,8 @@ int64_t JsonReader::integer(const std::string& key, int64_t fallback) const {
   return static_cast<int64_t>(number);
 }
 
+std::string class_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
 const std::string* TokenizerConfig::special(const std::string& name) const {
   const auto found = special_tokens.find(name);
   return found == special_tokens.end() ? nullptr : &found->second;

@@ -39,6 +39,9 @@ class JsonReader {
   std::string file_;
 };
 
+// The last part of a Python class's path: "torch.nn.modules.activation.Tanh" → "Tanh".
+std::string class_name(const std::string& path);
+
 // What tokenizer_config.json and special_tokens_map.json say; a folder with neither has the defaults.
 struct TokenizerConfig {
   std::map<std::string, std::string> special_tokens;  // by name: "pad_token" → "[PAD]"

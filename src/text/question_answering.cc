@@ -79,12 +79,6 @@ ByteSpan span_of(const Encoding& row, const Candidate& candidate, int32_t passag
   return span;
 }
 
-std::string lower(const std::string& text) {
-  std::u32string points = from_utf8(text);
-  for (char32_t& c : points) c = to_lower(c);
-  return to_utf8(points);
-}
-
 }  // namespace
 
 struct QuestionAnswerer::Impl {
@@ -142,7 +136,7 @@ std::vector<Answer> QuestionAnswerer::operator()(const std::string& question, co
                        .end = points.at(span.end),
                        .byte_start = span.begin,
                        .byte_end = span.end};
-      const auto [at, fresh] = known.emplace(lower(answer.answer), out.size());
+      const auto [at, fresh] = known.emplace(with_case(answer.answer, to_lower), out.size());
       if (fresh) {
         out.push_back(std::move(answer));
       } else {

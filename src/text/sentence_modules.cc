@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "base/unicode.h"
 #include "text/folder.h"
 #include "text/probabilities.h"
 #include "text/safetensors.h"
@@ -14,14 +15,6 @@ namespace transmuter {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
-std::string small(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
 
 PoolingMode pooling_named(const std::string& name, const std::string& file) {
   if (name == "cls") return PoolingMode::cls;
@@ -77,7 +70,8 @@ SentenceModules::Step read_dense(const fs::path& folder) {
   const JsonReader config(json, path.string());
   SentenceModules::Step step;
   step.kind = SentenceModules::Step::Kind::dense;
-  step.activation = small(last_part(config.text("activation_function", "torch.nn.modules.activation.Tanh")));
+  step.activation =
+      with_case(class_name(config.text("activation_function", "torch.nn.modules.activation.Tanh")), to_lower);
   step.residual = config.flag("use_residual", false);
   if (step.activation != "tanh" && step.activation != "identity" && step.activation != "relu" &&
       step.activation != "gelu" && step.activation != "sigmoid")
@@ -147,7 +141,7 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
   });
   for (const Json& module : modules) {
     const JsonReader reader(module, path.string());
-    const std::string kind = last_part(reader.text("type"));
+    const std::string kind = class_name(reader.text("type"));
     const fs::path place = folder / reader.text("path");
     if (kind == "Transformer") {
       read_transformer(place, out);
