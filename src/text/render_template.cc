@@ -1,22 +1,10 @@
 #include "text/render_template.h"
 
 #include "base/strings.h"
+#include "text/rust_text.h"
 #include "transmuter/error.h"
-#include "transmuter_text.h"
 
 namespace transmuter {
-
-namespace {
-
-tmtext_view view(std::string_view text) { return {text.data(), text.size()}; }
-
-std::string take(tmtext_string text) {
-  std::string out(text.data, text.size);
-  tmtext_string_free(text);
-  return out;
-}
-
-}  // namespace
 
 struct CompiledTemplate::Impl {
   ~Impl() { tmtext_chat_free(handle); }

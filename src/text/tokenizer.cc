@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "base/strings.h"
+#include "text/rust_text.h"
 #include "transmuter/error.h"
-#include "transmuter_text.h"
 
 namespace transmuter {
 
@@ -19,19 +19,10 @@ struct Tokenizer::Impl {
 
 namespace {
 
-tmtext_view view(std::string_view text) { return {text.data(), text.size()}; }
-
 std::vector<tmtext_view> views(std::span<const std::string> texts) {
   std::vector<tmtext_view> out;
   out.reserve(texts.size());
   for (const std::string& text : texts) out.push_back(view(text));
-  return out;
-}
-
-// Takes over the text of the archive.
-std::string take(tmtext_string text) {
-  std::string out(text.data, text.size);
-  tmtext_string_free(text);
   return out;
 }
 
