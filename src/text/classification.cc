@@ -54,13 +54,6 @@ std::vector<LabelScore> best_first(const std::vector<std::string>& labels, const
   return out;
 }
 
-// The labels of a graph that gives `width` scores; a mismatch is the files' fault.
-void check_width(const EncoderModel& model, size_t labels, int64_t width) {
-  if (labels == static_cast<size_t>(width)) return;
-  throw Error(ErrorCode::invalid_model, str("the graph gives ", width, " scores a text, but ",
-                                            (model.folder() / "config.json").string(), " has ", labels, " labels"));
-}
-
 }  // namespace
 
 struct TextClassifier::Impl {
@@ -75,7 +68,7 @@ struct TextClassifier::Impl {
     for (const std::vector<Tensor>& outputs : model.run(rows)) {
       const std::span<const float> logits = values(outputs[0]);
       const bool named = !labels.empty();
-      if (named) check_width(model, labels.size(), outputs[0].size());
+      if (named) check_labels(model, labels.size(), outputs[0].size(), "text");
       const std::vector<std::string> names = named ? labels : labels_of(model, logits.size());
       const Function used = named || !options.function.empty() ? wanted : function_of(model, logits.size());
       out.push_back(best_first(names, apply(used, logits)));
@@ -128,7 +121,7 @@ struct ZeroShotClassifier::Impl {
     std::vector<double> scores;
     for (size_t i = 0; i < names.size(); ++i) {
       const std::span<const float> logits = values(outputs[first + i][0]);
-      if (labels) check_width(model, labels, static_cast<int64_t>(logits.size()));
+      if (labels) check_labels(model, labels, static_cast<int64_t>(logits.size()), "text");
       const size_t yes = entailment.value_or(logits.size() - 1);
       const size_t no = yes == 0 ? logits.size() - 1 : 0;
       entailed.push_back(logits[yes]);

@@ -276,6 +276,12 @@ std::vector<std::string> labels_of(const EncoderModel& model, size_t count) {
   return labels;
 }
 
+void check_labels(const EncoderModel& model, size_t labels, int64_t width, const char* what) {
+  if (labels == static_cast<size_t>(width)) return;
+  throw Error(ErrorCode::invalid_model, str("the graph gives ", width, " scores a ", what, ", but ",
+                                            (model.folder() / "config.json").string(), " has ", labels, " labels"));
+}
+
 CodePoints::CodePoints(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i)
     if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts_.push_back(i);

@@ -82,6 +82,9 @@ class EncoderModel {
 
 // The labels that config.json gives the outputs 0, 1, …; `count` of them where it has none (LABEL_0, …).
 std::vector<std::string> labels_of(const EncoderModel& model, size_t count = 0);
+// Throws Error(invalid_model), the files' fault, unless a graph that gives `width` scores for each `what` ("text",
+// "token") has so many labels.
+void check_labels(const EncoderModel& model, size_t labels, int64_t width, const char* what);
 // How many labels config.json says; 0: it doesn't.
 size_t label_count(const EncoderModel& model);
 

@@ -93,10 +93,7 @@ struct EntityRecognizer::Impl {
       const Tensor& logits = outputs[r][0];
       const std::vector<std::string> names =
           labels.empty() ? labels_of(model, static_cast<size_t>(logits.dim(1))) : labels;
-      if (names.size() != static_cast<size_t>(logits.dim(1)))
-        throw Error(ErrorCode::invalid_model,
-                    str("the graph gives ", logits.dim(1), " scores a token, but ",
-                        (model.folder() / "config.json").string(), " has ", names.size(), " labels"));
+      check_labels(model, names.size(), logits.dim(1), "token");
       std::vector<TokenScores> tokens =
           tokens_of(rows[r], logits, texts[i], word_starts.empty() ? nullptr : &word_starts[i]);
       for (Entity& entity : aggregate(std::move(tokens), options.aggregation, names, model.tokenizer()))
