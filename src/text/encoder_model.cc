@@ -34,16 +34,6 @@ std::string shape_text(const ValueSpec& spec) {
   return out + "]";
 }
 
-Tokenizer load_tokenizer(const fs::path& folder) {
-  const fs::path path = folder / "tokenizer.json";
-  std::error_code none;
-  if (fs::exists(path, none)) return Tokenizer::load(path.string());
-  if (!fs::is_directory(folder, none)) throw Error(ErrorCode::not_found, str("there is no folder ", folder.string()));
-  throw Error(ErrorCode::not_found,
-              str("there is no tokenizer.json in ", folder.string(),
-                  "; save one with transformers' AutoTokenizer.from_pretrained(…).save_pretrained(…)"));
-}
-
 }  // namespace
 
 fs::path folder_of(const fs::path& place) {
@@ -162,8 +152,7 @@ EncodeOptions EncoderModel::encode_options() const {
 }
 
 std::optional<int64_t> EncoderModel::special_id(const std::string& name) const {
-  const std::string* token = tokenizer_config_.special(name);
-  return token ? tokenizer_.token_to_id(*token) : std::nullopt;
+  return tokenizer_config_.special_id(name, tokenizer_);
 }
 
 const std::string& EncoderModel::need_special(const std::string& name) const {

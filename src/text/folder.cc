@@ -79,6 +79,21 @@ const std::string* TokenizerConfig::special(const std::string& name) const {
   return found == special_tokens.end() ? nullptr : &found->second;
 }
 
+std::optional<int64_t> TokenizerConfig::special_id(const std::string& name, const Tokenizer& tokenizer) const {
+  const std::string* token = special(name);
+  return token ? tokenizer.token_to_id(*token) : std::nullopt;
+}
+
+Tokenizer load_tokenizer(const fs::path& folder) {
+  const fs::path path = folder / "tokenizer.json";
+  std::error_code none;
+  if (fs::exists(path, none)) return Tokenizer::load(path.string());
+  if (!fs::is_directory(folder, none)) throw Error(ErrorCode::not_found, str("there is no folder ", folder.string()));
+  throw Error(ErrorCode::not_found,
+              str("there is no tokenizer.json in ", folder.string(),
+                  "; save one with transformers' AutoTokenizer.from_pretrained(…).save_pretrained(…)"));
+}
+
 namespace {
 
 // A token is a text, or an object that holds it with how it is matched.

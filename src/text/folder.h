@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "transmuter/tokenizer.h"
+
 namespace transmuter {
 
 // Keys in the file's order, which templates and results show.
@@ -51,7 +53,11 @@ struct TokenizerConfig {
   Json json = Json::object();  // tokenizer_config.json itself
 
   const std::string* special(const std::string& name) const;
+  std::optional<int64_t> special_id(const std::string& name, const Tokenizer& tokenizer) const;
 };
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
+
+// The folder's tokenizer.json. Throws Error(not_found) that says how to make one.
+Tokenizer load_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace transmuter

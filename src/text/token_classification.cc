@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/strings.h"
 #include "text/encoder_model.h"
 #include "text/entities.h"
 #include "text/probabilities.h"

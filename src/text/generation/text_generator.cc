@@ -1,9 +1,7 @@
 #include "transmuter/text_generator.h"
 
 #include <algorithm>
-#include <filesystem>
 
-#include "base/strings.h"
 #include "text/folder.h"
 #include "text/generation/stop_strings.h"
 #include "text/generation/write_texts.h"
@@ -11,7 +9,6 @@
 
 namespace transmuter {
 
-namespace fs = std::filesystem;
 using generation::StopStrings;
 
 namespace {
@@ -111,17 +108,11 @@ TextGenerator::TextGenerator(TokenGenerator tokens, Tokenizer tokenizer, std::op
 }
 
 TextGenerator TextGenerator::load(const std::string& folder, const CompileOptions& compile, const std::string& dtype) {
-  const fs::path path(folder);
-  if (!fs::exists(path / "tokenizer.json"))
-    throw Error(ErrorCode::not_found, str("there is no tokenizer.json in ", folder, ": texts cannot be read without"));
-  const Tokenizer tokenizer = Tokenizer::load((path / "tokenizer.json").string());
-  const TokenizerConfig said = read_tokenizer_config(path);
+  const Tokenizer tokenizer = load_tokenizer(folder);
+  const TokenizerConfig said = read_tokenizer_config(folder);
   GenerationConfig config = GenerationConfig::load(folder);
   // What the settings don't say, the tokenizer's files may.
-  const auto id_of = [&](const char* name) -> std::optional<int64_t> {
-    const std::string* token = said.special(name);
-    return token ? tokenizer.token_to_id(*token) : std::nullopt;
-  };
+  const auto id_of = [&](const char* name) { return said.special_id(name, tokenizer); };
   if (config.eos_token_id.empty()) {
     if (const auto end = id_of("eos_token")) config.eos_token_id = {*end};
   }
