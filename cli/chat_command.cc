@@ -11,11 +11,11 @@
 
 #include "generation_options.h"
 #include "hub_progress.h"
+#include "text_input.h"
 #include "transmuter/text_generator.h"
 
 namespace transmuter::cli {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {

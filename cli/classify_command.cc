@@ -29,10 +29,7 @@ void classify(ClassifyCommand& command) {
   const std::vector<TextItem> items = read_items(command.text, "text");
   command.classify.top_k = command.top_k > 0 ? std::optional(static_cast<size_t>(command.top_k)) : std::nullopt;
   const TextClassifier classifier = TextClassifier::load(command.text.place(), command.text.task_options());
-  size_t pairs = 0;
-  for (const TextItem& item : items) pairs += item.has("text_pair");
-  if (pairs && pairs != items.size())
-    throw Error(ErrorCode::invalid_input, "some inputs have a text_pair and some don't");
+  const bool pairs = are_pairs(items);
   const std::vector<std::string> texts = column(items, "text");
   const auto results = pairs ? classifier.pairs(texts, column(items, "text_pair"), command.classify)
                              : classifier(texts, command.classify);

@@ -5,6 +5,7 @@
 #include "bench_decode.h"
 #include "generation_options.h"
 #include "hub_progress.h"
+#include "text_input.h"
 #include "transmuter/text_generator.h"
 
 namespace transmuter::cli {
@@ -163,8 +164,7 @@ void generate(const GenerateCommand& command) {
   int64_t read = 0;
   for (size_t i = 0; i < answers.size(); i += copies) read += answers[i].token_summary.input;
   if (call.on_token) watch.report(read);
-  // Bytes that are no character are shown as such.
-  if (command.as_json) std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+  if (command.as_json) print_json(all);
 }
 
 }  // namespace

@@ -2,10 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <sstream>
 
 namespace transmuter::cli {
 
@@ -78,30 +74,6 @@ std::string dumped(const nlohmann::ordered_json& value, const std::string& what)
   } catch (const json::type_error&) {
     throw Error(ErrorCode::invalid_input, what + " is not valid UTF-8: write it in that encoding");
   }
-}
-
-std::string read_all(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return text.str();
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (std::filesystem::is_directory(path))
-    throw Error(ErrorCode::invalid_input, path + " is a folder: name a file with texts");
-  if (!file) throw Error(ErrorCode::not_found, "cannot read " + path);
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::vector<std::string> read_lines(const std::string& path) {
-  std::istringstream in(read_all(path));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
 }
 
 nlohmann::ordered_json summary_json(const GeneratedText& answer) {

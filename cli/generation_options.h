@@ -28,11 +28,6 @@ void set_field(GenerationConfig& config, const std::string& field);
 // JSON as text; `what` is named where a string in it is not valid UTF-8. Throws Error(invalid_input).
 std::string dumped(const nlohmann::ordered_json& value, const std::string& what);
 
-// A file's text; "-" is standard input. Throws Error(not_found).
-std::string read_all(const std::string& path);
-// One text a line, empty ones left out.
-std::vector<std::string> read_lines(const std::string& path);
-
 nlohmann::ordered_json summary_json(const GeneratedText& answer);
 
 }  // namespace transmuter::cli

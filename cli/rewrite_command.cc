@@ -4,11 +4,11 @@
 
 #include "generation_options.h"
 #include "hub_progress.h"
+#include "text_input.h"
 #include "transmuter/text_generator.h"
 
 namespace transmuter::cli {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {
@@ -44,7 +44,7 @@ void rewrite(const RewriteCommand& command, const std::string& task, const char*
       std::printf("%s\n", answer.text.c_str());
     }
   }
-  if (command.as_json) std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+  if (command.as_json) print_json(all);
 }
 
 void add(CLI::App& app, const char* name, const char* text, const std::string& task, const char* field) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "hub_progress.h"
 
@@ -42,42 +43,63 @@ const std::string& TextItem::text(const std::string& key) const {
   return found->get_ref<const std::string&>();
 }
 
+std::string read_all(const std::string& path) {
+  std::ostringstream text;
+  if (path == "-") {
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (std::filesystem::is_directory(path))
+    throw Error(ErrorCode::invalid_input, path + " is a folder: name a file with texts");
+  if (!file) throw Error(ErrorCode::not_found, "cannot read " + path);
+  text << file.rdbuf();
+  return text.str();
+}
+
 namespace {
 
-void read_lines(std::istream& in, const std::string& name, bool always_json, const std::string& key,
-                std::vector<TextItem>& items) {
+// Calls `take` with each line that isn't empty and its number.
+template <class Take>
+void for_each_line(const std::string& text, const Take& take) {
+  std::istringstream in(text);
   size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    if (!always_json && line.front() != '{') {
-      items.push_back({Json{{key, line}}});
-      continue;
-    }
-    Json json = Json::parse(line, nullptr, false);
-    if (json.is_discarded() && !always_json) json = line;  // a text that begins with a brace
-    if (json.is_string()) json = Json{{key, json}};
-    if (!json.is_object())
-      throw Error(ErrorCode::invalid_input,
-                  "line " + std::to_string(number) + " of " + name + " is neither a JSON object nor a JSON text");
-    items.push_back({std::move(json)});
+    if (!line.empty()) take(line, number);
   }
+}
+
+TextItem item_of(const std::string& line, size_t number, const std::string& name, bool always_json,
+                 const std::string& key) {
+  if (!always_json && line.front() != '{') return {Json{{key, line}}};
+  Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded() && !always_json) json = line;  // a text that begins with a brace
+  if (json.is_string()) json = Json{{key, json}};
+  if (!json.is_object())
+    throw Error(ErrorCode::invalid_input,
+                "line " + std::to_string(number) + " of " + name + " is neither a JSON object nor a JSON text");
+  return {std::move(json)};
 }
 
 }  // namespace
 
+std::vector<std::string> read_lines(const std::string& path) {
+  std::vector<std::string> lines;
+  for_each_line(read_all(path), [&](const std::string& line, size_t) { lines.push_back(line); });
+  return lines;
+}
+
 std::vector<TextItem> read_items(const TextOptions& options, const std::string& key) {
   std::vector<TextItem> items;
   for (const std::string& text : options.texts) items.push_back({Json{{key, text}}});
-  if (options.file == "-") {
-    read_lines(std::cin, "standard input", false, key, items);
-  } else if (!options.file.empty()) {
-    std::ifstream in(options.file);
-    if (std::filesystem::is_directory(options.file))
-      throw Error(ErrorCode::invalid_input, options.file + " is a folder: name a file with texts");
-    if (!in) throw Error(ErrorCode::not_found, "cannot read " + options.file);
-    read_lines(in, options.file, options.file.ends_with(".jsonl"), key, items);
+  if (!options.file.empty()) {
+    const std::string name = options.file == "-" ? "standard input" : options.file;
+    const bool always_json = options.file.ends_with(".jsonl");
+    for_each_line(read_all(options.file), [&](const std::string& line, size_t number) {
+      items.push_back(item_of(line, number, name, always_json, key));
+    });
   }
   if (items.empty()) throw Error(ErrorCode::invalid_input, "no text: give --text, or a file (- for standard input)");
   return items;
@@ -87,6 +109,14 @@ std::vector<std::string> column(const std::vector<TextItem>& items, const std::s
   std::vector<std::string> out;
   for (const TextItem& item : items) out.push_back(item.text(key));
   return out;
+}
+
+bool are_pairs(const std::vector<TextItem>& items) {
+  size_t pairs = 0;
+  for (const TextItem& item : items) pairs += item.has("text_pair");
+  if (pairs && pairs != items.size())
+    throw Error(ErrorCode::invalid_input, "some inputs have a text_pair and some don't");
+  return pairs > 0;
 }
 
 std::string percent(double score) {

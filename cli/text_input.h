@@ -39,6 +39,11 @@ struct TextItem {
   bool has(const std::string& key) const { return fields.contains(key); }
 };
 
+// A file's text; "-" is standard input. Throws Error(not_found).
+std::string read_all(const std::string& path);
+// One text a line, empty ones left out.
+std::vector<std::string> read_lines(const std::string& path);
+
 // The texts of the options, then the file's lines. A file named *.jsonl, and lines of standard input that begin with {
 // , hold a JSON object each (or a text in quotes); else a line is a text. `key` is what a plain text counts as. Empty
 // lines are left out. Throws Error when there is nothing.
@@ -46,9 +51,13 @@ std::vector<TextItem> read_items(const TextOptions& options, const std::string& 
 
 std::vector<std::string> column(const std::vector<TextItem>& items, const std::string& key);
 
+// Whether the items have a "text_pair" too. Throws Error(invalid_input) when only some do.
+bool are_pairs(const std::vector<TextItem>& items);
+
 // A score as the tables show it.
 std::string percent(double score);
 
+// In one line. Bytes that are no character are shown as such.
 void print_json(const Json& json);
 
 }  // namespace transmuter::cli

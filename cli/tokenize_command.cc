@@ -64,10 +64,7 @@ void tokenize(TokenizeCommand& command) {
   encode.max_length = command.text.max_length;
   encode.pad_to_longest = false;
   encode.keep_overflow = encode.stride > 0;
-  size_t pairs = 0;
-  for (const TextItem& item : items) pairs += item.has("text_pair");
-  if (pairs && pairs != items.size())
-    throw Error(ErrorCode::invalid_input, "some inputs have a text_pair and some don't");
+  const bool pairs = are_pairs(items);
   const std::vector<std::string> texts = column(items, "text");
   const std::vector<Encoding> rows =
       pairs ? tokenizer.encode_pairs(texts, column(items, "text_pair"), encode) : tokenizer.encode_batch(texts, encode);
