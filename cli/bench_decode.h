@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start);
 double cpu_ms();  // of this process, all threads
+// A backend may give results before it has computed them: they are looked at here. Caches stay where they are.
+void look_at(const TensorMap& results, const std::set<std::string>& caches = {});
 double quantile(const std::vector<double>& sorted, double q);
 
 // Times a prompt of `past` tokens (again and again for `seconds`, at most 20 times) and `tokens` single steps after it,

@@ -235,7 +235,7 @@ void add_chat(CLI::App& app) {
       ->required();
   command->add_option("--system", options->system, "the system's message");
   command->add_option("--variables", options->variables, "a JSON object of further variables of the chat template");
-  command->add_option("--dtype", options->dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+  add_dtype(*command, options->dtype);
   options->settings.add_to(*command);
   options->engine.add_to(*command);
   command->footer(kHelp);

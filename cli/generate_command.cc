@@ -182,7 +182,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--messages", options->messages, "file with a conversation: a JSON list of role and content");
   command->add_option("--tools", options->tools, "file with a JSON list of functions, for the chat template");
   command->add_option("--variables", options->variables, "a JSON object of further variables of the chat template");
-  command->add_option("--dtype", options->dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+  add_dtype(*command, options->dtype);
   command->add_flag("--json", options->as_json, "all answers as one JSON list, with tokens and how they ended");
   command->add_flag("--stats", options->stats, "how long tokens took, on standard error; not with --beams");
   options->settings.add_to(*command);

@@ -51,6 +51,10 @@ void SettingOptions::apply(GenerationConfig& config, uint64_t seed) const {
   }
 }
 
+void add_dtype(CLI::App& command, std::string& dtype) {
+  command.add_option("--dtype", dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+}
+
 void set_field(GenerationConfig& config, const std::string& field) {
   const size_t sign = field.find('=');
   if (sign == 0 || sign == std::string::npos)

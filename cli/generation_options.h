@@ -22,6 +22,8 @@ class SettingOptions {
   std::vector<std::string> fields_;  // NAME=VALUE
 };
 
+void add_dtype(CLI::App& command, std::string& dtype);
+
 // NAME=VALUE, VALUE in JSON (what isn't is a text): one more field of `config`. Throws Error(invalid_input).
 void set_field(GenerationConfig& config, const std::string& field);
 

@@ -63,7 +63,7 @@ void add(CLI::App& app, const char* name, const char* text, const std::string& t
     command->add_option("--from", options->from, "language of the texts, as the tokenizer names it (en, eng_Latn)");
     command->add_option("--to", options->to, "language to write; for models of several languages");
   }
-  command->add_option("--dtype", options->dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+  add_dtype(*command, options->dtype);
   command->add_flag("--json", options->as_json, "all results as one JSON list");
   options->settings.add_to(*command);
   options->engine.add_to(*command);
