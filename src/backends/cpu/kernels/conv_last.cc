@@ -20,6 +20,12 @@ bool in_registers(const Epilogue& e) {
   return clamps && e.alpha == 1 && (!e.residual || (e.combine == Combine::add_before && e.residual_scale == 1));
 }
 
+Bounds bounds_of(const Epilogue& e) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (e.activation == Activation::clip) return {e.first, e.second};
+  return {e.activation == Activation::relu ? 0 : -kInfinity, kInfinity};
+}
+
 void finish_pixels(const Epilogue& epilogue, float* y, int64_t pixels, int64_t distance, int64_t channel,
                    int64_t columns, const float* residual) {
   Epilogue e = epilogue;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "backends/cpu/kernels/conv_last_parts.h"
 #include "backends/cpu/kernels/slots.h"
@@ -57,9 +56,8 @@ void conv_depthwise(const ConvLastArgs& c, std::byte* scratch, ThreadPool& pool)
   std::fill_n(zeros, c.in_channels, 0.0f);
   Slots slots(scratch + sizes.zeros, static_cast<size_t>(sizes.slot), slot_count(pool.threads()));
   const Epilogue& e = c.epilogue;
-  const bool relu = e.activation == Activation::relu, clip = e.activation == Activation::clip;
-  const bool in_row = e.alpha == 1 && !e.residual && (relu || clip || e.activation == Activation::none);
-  const float infinity = std::numeric_limits<float>::infinity();
+  const bool in_row = in_registers(e) && !e.residual;
+  const Bounds bounds = bounds_of(in_row ? e : Epilogue());
   const bool far = w.in_pixels() * c.x_pixel > kNearFloats;
   const int64_t channels = c.in_channels, row_work = w.out[2] * channels * w.taps();
   pool.parallel_for(
@@ -95,10 +93,8 @@ void conv_depthwise(const ConvLastArgs& c, std::byte* scratch, ThreadPool& pool)
                                .channels = channels,
                                .y = y,
                                .y_pixel = channels,
-                               .low = in_row && clip   ? e.first
-                                      : in_row && relu ? 0
-                                                       : -infinity,
-                               .high = in_row && clip ? e.second : infinity};
+                               .low = bounds.low,
+                               .high = bounds.high};
             kernel(tile);
             x = from + pixels;
           }

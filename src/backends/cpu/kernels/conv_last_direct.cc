@@ -306,6 +306,7 @@ class Task {
     const int64_t channel = group_ * f_.out + panel * 2 * f_.lanes;
     const int64_t at = y_at_ + channel;
     const Epilogue& e = c_.epilogue;
+    const Bounds bounds = bounds_of(e);
     LastTile t{.rows = pointers_,
                .steps = wide ? wide_steps_ : narrow_steps_,
                .segments = segments_,
@@ -321,12 +322,11 @@ class Task {
                .ahead = panel == ahead_panel_ ? ahead_ : 0,
                .accumulate = block_ > 0,
                .clamp = in_tile_ && last && e.activation != Activation::none,
-               .low = 0,
-               .high = std::numeric_limits<float>::infinity()};
+               .low = bounds.low,
+               .high = bounds.high};
     if (in_tile_) {
       if (bias_) t.bias = bias_ + group_ * f_.padded_out + panel * 2 * f_.lanes;
       if (e.residual && last) t.residual = e.residual + at;
-      if (e.activation == Activation::clip) t.low = e.first, t.high = e.second;
     }
     (wide ? ops_.tiles : ops_.narrow_tiles)[pixels_ - 1](t);
     if (in_tile_ || !last) return;

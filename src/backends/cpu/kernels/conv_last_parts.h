@@ -15,6 +15,11 @@ inline constexpr int64_t kConvParallelWork = 256 * 1024;
 
 // Whether the epilogue is all done on sums in registers.
 bool in_registers(const Epilogue& e);
+// What such an epilogue clamps to.
+struct Bounds {
+  float low, high;
+};
+Bounds bounds_of(const Epilogue& e);
 // The rest of the epilogue on raw sums that lie in y already: `columns` channels from `channel` on of `pixels`
 // neighbours, which are `distance` floats apart.
 void finish_pixels(const Epilogue& e, float* y, int64_t pixels, int64_t distance, int64_t channel, int64_t columns,

@@ -2,7 +2,6 @@
 // subtract only, so sums are as accurate as the plain ones. A task transforms some tiles into 16 matrices, multiplies
 // each by its transform of the filters, and transforms the sums back, all in the second-level cache.
 #include <algorithm>
-#include <limits>
 
 #include "backends/cpu/kernels/conv_last_parts.h"
 #include "backends/cpu/kernels/slots.h"
@@ -147,6 +146,7 @@ class Task {
     const Epilogue& e = c_.epilogue;
     const Place at = place(i);
     const bool in_tile = in_registers(e);
+    const Bounds bounds = bounds_of(e);
     const int64_t channel = first_panel_ * 2 * f_.lanes;
     const int64_t channels = std::min(f_.out, end_panel_ * 2 * f_.lanes) - channel;
     WinogradOut t{.in = out_ + i * p_.out_row + channel,
@@ -156,8 +156,8 @@ class Task {
                   .residual = {},
                   .y = {},
                   .clamp = in_tile && e.activation != Activation::none,
-                  .low = e.activation == Activation::clip ? e.first : 0,
-                  .high = e.activation == Activation::clip ? e.second : std::numeric_limits<float>::infinity()};
+                  .low = bounds.low,
+                  .high = bounds.high};
     const int64_t across = std::min<int64_t>(2, w.out[2] - at.x), down = std::min<int64_t>(2, w.out[1] - at.y);
     const int64_t origin = ((at.image * w.out[1] + at.y) * w.out[2] + at.x) * c_.out_channels + channel;
     for (int64_t j = 0; j < 4; ++j) {
