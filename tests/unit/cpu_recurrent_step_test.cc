@@ -8,6 +8,7 @@
 #include "ir/composites/composites.h"
 #include "ir/evaluate.h"
 #include "ir_testing.h"
+#include "rnn_testing.h"
 #include "transmuter/backend.h"
 
 namespace transmuter {
@@ -15,6 +16,7 @@ namespace {
 
 using ir::Builder;
 using ir::RnnAttributes;
+using ir::usual_rnn;
 using ir::Value;
 using Kind = RnnAttributes::Kind;
 using Activation = RnnAttributes::Activation;
@@ -28,17 +30,6 @@ struct Case {
   bool bias = true, peephole = false, batch_first = false;
   Weights weights = Weights::fixed;
 };
-
-RnnAttributes usual(Kind kind) {
-  RnnAttributes a;
-  a.kind = kind;
-  if (kind == Kind::lstm) a.activations = {Activation::sigmoid, Activation::tanh, Activation::tanh};
-  if (kind == Kind::gru) a.activations = {Activation::sigmoid, Activation::tanh};
-  if (kind == Kind::rnn) a.activations = {Activation::tanh};
-  a.alpha.assign(a.activations.size(), 0.2);
-  a.beta.assign(a.activations.size(), 0.4);
-  return a;
-}
 
 Tensor random_floats(Shape shape, uint32_t seed, float bound) {
   std::mt19937 rng(seed);
@@ -97,9 +88,9 @@ void expect_same(const Case& c) {
 }
 
 std::vector<RnnAttributes> cells() {
-  RnnAttributes after = usual(Kind::gru);
+  RnnAttributes after = usual_rnn(Kind::gru);
   after.linear_before_reset = true;
-  return {usual(Kind::lstm), usual(Kind::gru), after, usual(Kind::rnn)};
+  return {usual_rnn(Kind::lstm), usual_rnn(Kind::gru), after, usual_rnn(Kind::rnn)};
 }
 
 TEST(CpuRecurrentStep, CellsAndDirections) {
@@ -128,7 +119,7 @@ TEST(CpuRecurrentStep, ChunksAndLayouts) {
   for (const bool reverse : {false, true}) {
     for (const bool batch_first : {false, true}) {
       SCOPED_TRACE(str("back ", reverse, " batch first ", batch_first));
-      RnnAttributes cell = usual(Kind::lstm);
+      RnnAttributes cell = usual_rnn(Kind::lstm);
       cell.reverse = reverse;
       expect_same(
           {.attributes = cell, .steps = 600, .batch = 1, .hidden = 3, .lengths = {}, .batch_first = batch_first});
@@ -143,7 +134,7 @@ TEST(CpuRecurrentStep, ChunksAndLayouts) {
 }
 
 TEST(CpuRecurrentStep, OptionsOfTheCells) {
-  RnnAttributes lstm = usual(Kind::lstm);
+  RnnAttributes lstm = usual_rnn(Kind::lstm);
   expect_same({.attributes = lstm, .lengths = {2, 7, 1}, .peephole = true});
   lstm.clip = 0.3;
   expect_same({.attributes = lstm, .lengths = {}, .peephole = true});

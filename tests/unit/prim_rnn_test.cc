@@ -1,6 +1,7 @@
 // rnn by its evaluation and by its decomposition. Expected numbers from ONNX Runtime.
 #include "ir/composites/composites.h"
 #include "prim_testing.h"
+#include "rnn_testing.h"
 
 namespace transmuter::ir {
 namespace {
@@ -13,17 +14,6 @@ Tensor ramp(Shape shape, double seed) {
   for (int64_t i = 0; i < tensor.size(); ++i)
     tensor.mutable_data<float>()[i] = static_cast<float>(std::sin(seed + 1.3 * static_cast<double>(i)) * 0.5);
   return tensor;
-}
-
-RnnAttributes attributes(Kind kind) {
-  RnnAttributes a;
-  a.kind = kind;
-  if (kind == Kind::lstm) a.activations = {Activation::sigmoid, Activation::tanh, Activation::tanh};
-  if (kind == Kind::gru) a.activations = {Activation::sigmoid, Activation::tanh};
-  if (kind == Kind::rnn) a.activations = {Activation::tanh};
-  a.alpha.assign(a.activations.size(), 0.2);
-  a.beta.assign(a.activations.size(), 0.4);
-  return a;
 }
 
 // 3 steps, batch 2, 2 inputs, 2 hidden.
@@ -46,7 +36,7 @@ std::vector<Tensor> run_rnn(const RnnAttributes& a, std::vector<int64_t> lengths
 
 TEST(Rnn, LstmWithPeephole) {
   for (const bool inlined : {false, true}) {
-    const auto out = run_rnn(attributes(Kind::lstm), {}, true, inlined);
+    const auto out = run_rnn(usual_rnn(Kind::lstm), {}, true, inlined);
     expect_tensor(out[0], {3, 2, 2},
                   {-0.009110811, 0.2539343, 0.1051549, -0.08082049, 0.04637673, 0.2097033, 0.1065708, 0.04523887,
                    0.1225928, 0.190388, 0.05590385, 0.1481051});
@@ -56,7 +46,7 @@ TEST(Rnn, LstmWithPeephole) {
 }
 
 TEST(Rnn, ReverseLstmWithLengths) {
-  RnnAttributes a = attributes(Kind::lstm);
+  RnnAttributes a = usual_rnn(Kind::lstm);
   a.reverse = true;
   for (const bool inlined : {false, true}) {
     const auto out = run_rnn(a, {3, 1}, false, inlined);
@@ -70,12 +60,12 @@ TEST(Rnn, ReverseLstmWithLengths) {
 
 TEST(Rnn, GruResetBeforeAndAfter) {
   for (const bool inlined : {false, true}) {
-    RnnAttributes a = attributes(Kind::gru);
+    RnnAttributes a = usual_rnn(Kind::gru);
     a.linear_before_reset = true;
     expect_tensor(run_rnn(a, {}, false, inlined)[0], {3, 2, 2},
                   {0.08824538, 0.5733758, -0.04691942, -0.2605671, 0.04046398, 0.5025369, -0.1684936, 0.02178502,
                    0.05714357, 0.3689359, -0.2285997, 0.279628});
-    const auto out = run_rnn(attributes(Kind::gru), {3, 2}, false, inlined);
+    const auto out = run_rnn(usual_rnn(Kind::gru), {3, 2}, false, inlined);
     expect_tensor(out[0], {3, 2, 2},
                   {0.1339722, 0.632617, 0.06150119, -0.190843, 0.1291021, 0.6395916, -0.02526712, 0.1306647, 0.1757167,
                    0.5708272, 0, 0});
@@ -84,7 +74,7 @@ TEST(Rnn, GruResetBeforeAndAfter) {
 }
 
 TEST(Rnn, ReluWithClip) {
-  RnnAttributes a = attributes(Kind::rnn);
+  RnnAttributes a = usual_rnn(Kind::rnn);
   a.activations = {Activation::relu};
   a.clip = 0.3;
   for (const bool inlined : {false, true}) {
@@ -96,11 +86,11 @@ TEST(Rnn, ReluWithClip) {
 TEST(Rnn, EveryActivationIsTheSameInIr) {
   for (int which = 0; which <= static_cast<int>(Activation::softplus); ++which) {
     SCOPED_TRACE(which);
-    RnnAttributes a = attributes(Kind::rnn);
+    RnnAttributes a = usual_rnn(Kind::rnn);
     a.activations = {static_cast<Activation>(which)};
     expect_tensor(run_rnn(a, {}, false, true)[0], {3, 2, 2}, numbers(run_rnn(a, {}, false, false)[0]));
   }
-  RnnAttributes coupled = attributes(Kind::lstm);
+  RnnAttributes coupled = usual_rnn(Kind::lstm);
   coupled.input_forget = true;
   coupled.clip = 0.2;
   expect_tensor(run_rnn(coupled, {2, 3}, true, true)[0], {3, 2, 2}, numbers(run_rnn(coupled, {2, 3}, true, false)[0]));
