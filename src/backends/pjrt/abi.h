@@ -56,7 +56,6 @@ enum class Function : size_t {
   device_description = 29,
   device_memory_stats = 34,
   executable_destroy = 40,
-  executable_output_count = 44,
   executable_serialize = 49,
   loaded_destroy = 50,
   loaded_executable = 51,
@@ -237,10 +236,6 @@ struct DeviceMemoryStats : Header {
 struct ExecutableOnly : Header {
   Executable* executable;
 };
-struct ExecutableOutputCount : Header {
-  Executable* executable;
-  size_t count;  // out
-};
 struct ExecutableSerialize : Header {
   const Executable* executable;
   const char* bytes;             // out
@@ -312,10 +307,6 @@ struct BufferToHost : Header {
   void* to;
   size_t size;
   Event* done;  // out
-};
-struct BufferReadyEvent : Header {
-  Buffer* buffer;
-  Event* event;  // out
 };
 
 }  // namespace transmuter::pjrt::abi

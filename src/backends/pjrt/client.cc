@@ -175,13 +175,6 @@ Tensor DeviceBuffer::download() const {
   return tensor;
 }
 
-void DeviceBuffer::wait() const {
-  abi::Block<abi::BufferReadyEvent> ready;
-  ready.buffer = buffer_;
-  client_->plugin().call(Function::buffer_ready_event, ready, "waiting for a result");
-  client_->plugin().await(ready.event, "computing a result");
-}
-
 Loaded::~Loaded() {
   for (abi::Event* event : running_) {
     try {

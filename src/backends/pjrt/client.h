@@ -35,7 +35,6 @@ class DeviceBuffer {
   const Shape& shape() const { return shape_; }
   // Waits until it is there. Throws what computing it threw.
   Tensor download() const;
-  void wait() const;
 
  private:
   std::shared_ptr<const Client> client_;

@@ -22,7 +22,7 @@ namespace {
 constexpr int kOldestMinor = 54;  // what the blocks in abi.h were compared with, at the old end
 constexpr size_t kMaxMessage = 600;
 
-// Everything that a run needs; what lies behind may be missing.
+// What a run needs lies up to here; what lies behind may be missing.
 constexpr Function kLastNeeded = Function::buffer_ready_event;
 
 size_t offset_of(Function function) { return sizeof(abi::Api) + static_cast<size_t>(function) * sizeof(void*); }
