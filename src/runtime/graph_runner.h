@@ -56,8 +56,6 @@ class GraphRunner {
     Chosen at;
     std::vector<Value> slots;
 
-    const std::vector<Value>& values() const { return at.trace ? slots : inputs; }
-
     TraceList& list(GraphRunner& runner) const { return at.trace ? at.trace->rest->traces : runner.traces_; }
   };
   // The trace to go on with; `slots`: those that it starts with. `tried`: traces that turned out not to fit this run.
