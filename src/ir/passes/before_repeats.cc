@@ -29,17 +29,6 @@ class Mover {
     std::vector<const Op*> moves;
   };
 
-  // The one operand that isn't a number or 0-d; {}: there is none, or more than one.
-  std::optional<size_t> only_operand(const Op& op) const {
-    std::optional<size_t> found;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      if (match_.rank(op.operands[i]) == 0 || match_.number(op.operands[i])) continue;
-      if (found) return {};
-      found = i;
-    }
-    return found;
-  }
-
   bool is_elementwise(const Op& op) const {
     if (op.primitive != &composite::quantize_linear && op.primitive != &composite::dequantize_linear)
       return op.primitive->elementwise;
@@ -68,22 +57,14 @@ class Mover {
 
   Value moved(const Op& op) {
     if (!is_elementwise(op)) return {};
-    const std::optional<size_t> from = only_operand(op);
-    if (!from || match_.uses(op.operands[*from]) != 1) return {};
-    std::optional<Repeated> was = repeated(op.operands[*from]);
+    const Value from = match_.only_operand(op);
+    if (!from || match_.uses(from) != 1) return {};
+    std::optional<Repeated> was = repeated(from);
     if (!was) return {};
     const Value source = was->value;
     const Dims shape = build_.shape(source);
     Value y = was->value = elementwise_over(match_, copier_, op, shape, [&](Value) { return source; });
-    for (const Op* move : was->moves) {
-      const Dims& to = match_.shape(move->results[0]);
-      if (move->primitive == &prim::broadcast_in_dim)
-        y = build_.broadcast_in_dim(y, to, move->as<BroadcastInDimAttributes>().dimensions);
-      else if (move->primitive == &prim::transpose)
-        y = build_.transpose(y, move->as<AxesAttributes>().axes);
-      else
-        y = build_.reshape(y, to);
-    }
+    for (const Op* move : was->moves) y = moved_again(match_, build_, *move, y);
     repeated_.emplace(op.results[0].id, std::move(*was));
     return y;
   }

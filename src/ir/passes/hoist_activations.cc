@@ -19,17 +19,6 @@ class Hoister {
   }
 
  private:
-  // The one operand that isn't a number or 0-d; {}: there is none, or more than one.
-  std::optional<size_t> only_operand(const Op& op) const {
-    std::optional<size_t> found;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      if (match_.rank(op.operands[i]) == 0 || match_.number(op.operands[i])) continue;
-      if (found) return {};
-      found = i;
-    }
-    return found;
-  }
-
   bool is_product(Value value) const {
     return match_.defined_by(value, prim::dot_general) || match_.defined_by(value, prim::convolution);
   }
@@ -47,10 +36,10 @@ class Hoister {
 
   Value hoisted(const Op& op) {
     if (!op.primitive->elementwise || op.primitive == &prim::convert) return {};
-    const std::optional<size_t> from = only_operand(op);
+    const Value from = match_.only_operand(op);
     if (!from) return {};
     std::vector<const Op*> moves;  // from the op up to the product
-    Value value = op.operands[*from];
+    Value value = from;
     for (const Op* move = match_.definition(value);
          move && (move->primitive == &prim::transpose || move->primitive == &prim::reshape);
          move = match_.definition(value)) {
@@ -60,11 +49,7 @@ class Hoister {
     }
     if (moves.empty() || match_.uses(value) != 1 || !is_product_with_bias(value)) return {};
     Value y = elementwise_over(match_, copier_, op, match_.shape(value), [&](Value) { return copier_[value]; });
-    for (size_t i = moves.size(); i-- > 0;) {
-      const Op& move = *moves[i];
-      y = move.primitive == &prim::transpose ? build_.transpose(y, move.as<AxesAttributes>().axes)
-                                             : build_.reshape(y, match_.shape(move.results[0]));
-    }
+    for (size_t i = moves.size(); i-- > 0;) y = moved_again(match_, build_, *moves[i], y);
     return y;
   }
 

@@ -169,6 +169,16 @@ Value Matcher::square_root_of(Value value) const {
   return {};
 }
 
+Value Matcher::only_operand(const Op& op) const {
+  Value found;
+  for (const Value operand : op.operands) {
+    if (rank(operand) == 0 || number(operand)) continue;
+    if (found) return {};
+    found = operand;
+  }
+  return found;
+}
+
 const Op* Matcher::slice_of_last_axis(Value value) const {
   const Op* op = defined_by(value, prim::slice);
   if (!op) return nullptr;
@@ -187,6 +197,13 @@ bool joins_axes(const Dims& from, const Dims& to, size_t axis) {
     if (!provably_eq(to[i], extent)) return false;
   }
   return true;
+}
+
+Value moved_again(const Matcher& match, Builder& build, const Op& move, Value value) {
+  if (move.primitive == &prim::transpose) return build.transpose(value, move.as<AxesAttributes>().axes);
+  const Dims& shape = match.shape(move.results[0]);
+  if (move.primitive == &prim::reshape) return build.reshape(value, shape);
+  return build.broadcast_in_dim(value, shape, move.as<BroadcastInDimAttributes>().dimensions);
 }
 
 Value spread_over(Copier& copier, const View& view, int64_t first, const Dims& shape) {

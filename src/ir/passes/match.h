@@ -49,6 +49,8 @@ class Matcher {
   const Op* mean(const View& view, Value x = {}) const;
   // x where the value is x * x or x to the power of 2.
   Value square_root_of(Value value) const;
+  // The one operand that isn't a number or 0-d; invalid: there is none, or more than one.
+  Value only_operand(const Op& op) const;
   // The slice that gives the value, where it takes everything of all axes but the last; else null.
   const Op* slice_of_last_axis(Value value) const;
 
@@ -66,6 +68,10 @@ bool joins_axes(const Dims& from, const Dims& to, size_t axis);
 // In the new program: the view's base with its axes in ascending order of where they lie, those from `first` on, spread
 // over the shape.
 Value spread_over(Copier& copier, const View& view, int64_t first, const Dims& shape);
+
+// In the new program: what `move`, a transpose, reshape or broadcast of the old one, makes of a value of its operand's
+// shape.
+Value moved_again(const Matcher& match, Builder& build, const Op& move, Value value);
 
 // In the new program: an elementwise op over another shape. 0-d operands stay, numbers repeat over that shape, the
 // others are what `operand(old)` gives.
