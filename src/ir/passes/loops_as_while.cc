@@ -1,18 +1,13 @@
 #include "ir/passes/loops_as_while.h"
 
-#include <algorithm>
-
 #include "ir/composites/composites.h"
 #include "ir/counted_loop.h"
 #include "ir/passes/copier.h"
+#include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::ir {
 namespace {
-
-bool same_sizes(const Dims& a, const Dims& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Dim x, Dim y) { return provably_eq(x, y); });
-}
 
 // One loop, taken apart.
 struct Loop {
@@ -35,8 +30,8 @@ struct Loop {
     const std::vector<int32_t> inside = symbols_defined_in(body);
     for (size_t k = 0; k < carried; ++k) {
       const Dims& before = program.type(op.operands[k + attributes.has_condition]).shape;
-      if (!same_sizes(before, parameter(k).shape)) return false;
-      if (!same_sizes(before, result(k + attributes.has_condition).shape)) return false;
+      if (!provably_same(before, parameter(k).shape)) return false;
+      if (!provably_same(before, result(k + attributes.has_condition).shape)) return false;
     }
     for (size_t k = 0; k < stacked; ++k) {
       if (attributes.row_axes[k] >= 0) return false;
