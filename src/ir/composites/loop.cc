@@ -105,11 +105,7 @@ Tensor rows_joined(std::vector<Tensor> rows, int64_t axis) {
                     str("Loop: the rows of an output differ in shape: ", first.shape(), " and ", row.shape()));
     }
   }
-  if (axis >= 0) return joined(rows, axis);
-  Shape shape = first.shape();
-  shape.insert(shape.begin(), 1);
-  for (Tensor& row : rows) row = row.reshaped(shape);
-  return joined(rows, 0);
+  return axis >= 0 ? joined(rows, axis) : stacked(std::move(rows), 0);
 }
 
 size_t bytes_of(const std::vector<Tensor>& tensors) {
