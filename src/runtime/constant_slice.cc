@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "ir/evaluate.h"
+#include "ir/passes/attribute_record.h"
 
 namespace transmuter::runtime {
 namespace {
@@ -18,9 +19,7 @@ struct Slice {
   bool visit(ir::Value value) {
     if (seen.contains(value.id)) return true;
     seen[value.id] = true;
-    for (const Dim& d : build.shape(value)) {
-      if (!d.is_constant()) return false;
-    }
+    if (!ir::all_constant(build.shape(value))) return false;
     const ir::Op* op = build.definition(value);
     if (!op) {
       const ir::Parameter* parameter = build.parameter_of(value);
@@ -29,20 +28,7 @@ struct Slice {
       return true;
     }
     if (ops.size() > kMaxOps) return false;
-    struct FindSymbols : ir::AttributeVisitor {
-      bool constant = true;
-      void integer(const char*, int64_t) override {}
-      void integers(const char*, const std::vector<int64_t>&) override {}
-      void dims(const char*, const Dims& dims) override {
-        for (const Dim& d : dims) constant = constant && d.is_constant();
-      }
-      void real(const char*, double) override {}
-      void text(const char*, std::string_view) override {}
-      void tensor(const char*, const Tensor&) override {}
-      void real_expression(const char*, Real r) override { constant = constant && r.is_constant(); }
-    } find;
-    if (op->attributes) op->attributes->visit(find);
-    if (!find.constant) return false;
+    if (!ir::all_constant(ir::AttributeRecord(op->attributes.get()))) return false;
     for (ir::Value operand : op->operands) {
       if (!visit(operand)) return false;
     }

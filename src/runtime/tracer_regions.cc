@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/passes/attribute_record.h"
 #include "ops/random.h"
 #include "runtime/reads.h"
 
@@ -68,7 +69,7 @@ void Tracer::Captures::collect(const TracedPtr& outside) {
 
 void Tracer::Captures::add(const std::string& name, TracedPtr outside) {
   // A few integers of the model's inputs steer shapes more often than not.
-  if (outside && outside->slot >= 0 && is_integer(outside->type.dtype) && has_constant_shape(outside->type) &&
+  if (outside && outside->slot >= 0 && is_integer(outside->type.dtype) && ir::all_constant(outside->type.shape) &&
       product(outside->type.shape).hint() <= kMaxKnown)
     tracer_.make_known(*outside);
   collect(outside);
@@ -137,10 +138,6 @@ bool Tracer::LoopParts::count_rows() {
 bool is_program_tensor(const TracedPtr& traced) {
   return traced && !traced->opaque && !traced->is_sequence && !traced->is_optional &&
          traced->type.dtype != DType::string && !is_packed(traced->type.dtype);
-}
-
-bool has_constant_shape(const ir::Type& type) {
-  return std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
 }
 
 bool is_known_true(const Known& known) {

@@ -81,7 +81,6 @@ struct Tracer::LoopParts : LoopSignature {
 
 // A tensor that a program can hold.
 bool is_program_tensor(const ops::TracedPtr& traced);
-bool has_constant_shape(const ir::Type& type);
 bool is_known_true(const ops::Known& known);
 ops::TracedPtr known_traced(ops::Known known);
 // A value of the builder, as a traced one of the segment.

@@ -6,8 +6,9 @@
 #include <limits>
 
 #include "ir/composites/composites.h"
+#include "ir/passes/attribute_record.h"
 #include "ir/primitives/primitives.h"
-#include "runtime/tracer_regions.h"
+#include "runtime/tracer.h"
 
 namespace transmuter::runtime {
 
@@ -126,7 +127,7 @@ bool Tracer::read_values(Traced& traced) {
   if (!can_hold_regions()) return false;
   if (!in_segment(traced) || traced.slot >= 0 || !is_integer(traced.type.dtype) || is_packed(traced.type.dtype))
     return false;
-  if (!has_constant_shape(traced.type)) return false;
+  if (!ir::all_constant(traced.type.shape)) return false;
   const int64_t count = product(traced.type.shape).hint();
   if (count > kMaxRead) return false;
   const Dims dims = read_back(traced.value, 0);
@@ -167,7 +168,7 @@ Dims Tracer::read_back(ir::Value value, int depth) {
   const ir::Primitive* p = op->primitive;
   const std::vector<ir::Value> operands = op->operands;  // the op moves when others are added
   const auto readable = [&](ir::Value v) {
-    return is_integer(b.dtype(v)) && !is_packed(b.dtype(v)) && has_constant_shape(b.type(v)) &&
+    return is_integer(b.dtype(v)) && !is_packed(b.dtype(v)) && ir::all_constant(b.shape(v)) &&
            product(b.shape(v)).hint() <= kMaxRead;
   };
   if (!std::all_of(operands.begin(), operands.end(), readable)) return leaf_symbols(value);
