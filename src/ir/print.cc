@@ -159,22 +159,6 @@ std::string PrintContext::type_text(const Type& type) const { return tensor_type
 
 namespace {
 
-std::string joined(const std::vector<std::string>& pieces) {
-  std::string out;
-  for (size_t i = 0; i < pieces.size(); ++i) out += (i ? ", " : "") + pieces[i];
-  return out;
-}
-
-std::string indented(const std::string& text, const std::string& indent) {
-  std::string out;
-  for (size_t start = 0; start < text.size();) {
-    size_t end = std::min(text.find('\n', start), text.size());
-    out += indent + text.substr(start, end - start) + '\n';
-    start = end + 1;
-  }
-  return out;
-}
-
 // What only the run knows.
 bool depends_on_data(const ShapeScope& scope, const Symbol& symbol) {
   return scope.impl().table.nodes[symbol.expr].data_dependent;

@@ -13,13 +13,23 @@ namespace {
 // In place of % before the name of a value from outside a region; once more for each region further out.
 constexpr char kOutside = '$';
 
+}  // namespace
+
 std::string joined(const std::vector<std::string>& pieces) {
   std::string out;
   for (size_t i = 0; i < pieces.size(); ++i) out += (i ? ", " : "") + pieces[i];
   return out;
 }
 
-}  // namespace
+std::string indented(const std::string& text, const std::string& indent) {
+  std::string out;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    out += indent + text.substr(start, end - start) + '\n';
+    start = end + 1;
+  }
+  return out;
+}
 
 FunctionPrinter::FunctionPrinter(const Program& program, Bindings* bindings, FunctionPrinter* around)
     : program_(program), bindings_(bindings), around_(around), names_(static_cast<size_t>(program.value_count())) {
@@ -176,13 +186,8 @@ void FunctionPrinter::name_parameters(const std::vector<std::string>& values, co
 }
 
 std::string FunctionPrinter::region(const std::string& arguments, const std::string& lines) {
-  std::string text = arguments.empty() ? "{\n^bb0:\n" : "{\n^bb0(" + arguments + "):\n";
-  for (size_t start = 0; start < lines.size();) {
-    const size_t end = std::min(lines.find('\n', start), lines.size());
-    text += "  " + lines.substr(start, end - start) + '\n';
-    start = end + 1;
-  }
-  text += "}";
+  const std::string text =
+      (arguments.empty() ? "{\n^bb0:\n" : "{\n^bb0(" + arguments + "):\n") + indented(lines, "  ") + "}";
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];

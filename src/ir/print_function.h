@@ -14,6 +14,9 @@
 
 namespace transmuter::ir {
 
+std::string joined(const std::vector<std::string>& pieces);                // "a, b"
+std::string indented(const std::string& text, const std::string& indent);  // each line
+
 class FunctionPrinter {
  public:
   // `around`: what a region stands in. Both must outlive the printer. The parameters are named %arg0, %arg1, ...
