@@ -79,15 +79,7 @@ void bias_split_gelu(OpContext& op) {
   op.output(0, b.convert(b.multiply(b.slice_axis(sum, last, 0, half), gate), dtype));
 }
 
-// The kernel has its channels where Conv has them.
-void nhwc_conv(OpContext& op) {
-  require_float(op, 0);
-  require_same_dtype(op, 0, 1);
-  Builder& b = op.build();
-  Value y = convolve(op, channels_second(b, op.input(0)), op.input(1), op.dtype(0));
-  if (op.has_input(2)) y = add_channels(b, y, op.input(2));
-  op.output(0, channels_last(b, y));
-}
+void nhwc_conv(OpContext& op) { op.output(0, conv(op, true)); }
 
 }  // namespace
 

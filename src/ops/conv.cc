@@ -73,6 +73,15 @@ Value add_channels(Builder& b, Value x, Value bias) {
   return b.add(x, b.broadcast_in_dim(bias, b.shape(x), {1}));
 }
 
+Value conv(OpContext& op, bool channels_at_end) {
+  require_float(op, 0);
+  require_same_dtype(op, 0, 1);
+  Builder& b = op.build();
+  Value y = convolve(op, channels_at_end ? channels_second(b, op.input(0)) : op.input(0), op.input(1), op.dtype(0));
+  if (op.has_input(2)) y = add_channels(b, y, op.input(2));
+  return channels_at_end ? channels_last(b, y) : y;
+}
+
 Value channels_second(Builder& b, Value x) {
   std::vector<int64_t> order{0, b.rank(x) - 1};
   for (int64_t i = 1; i < b.rank(x) - 1; ++i) order.push_back(i);
@@ -88,13 +97,7 @@ Value channels_last(Builder& b, Value x) {
 
 namespace {
 
-void conv(OpContext& op) {
-  require_float(op, 0);
-  require_same_dtype(op, 0, 1);
-  Value y = convolve(op, op.input(0), op.input(1), op.dtype(0));
-  if (op.has_input(2)) y = add_channels(op.build(), y, op.input(2));
-  op.output(0, y);
-}
+void conv_node(OpContext& op) { op.output(0, conv(op)); }
 
 // With output_shape (or SAME_*, which asks for input * stride) the pads are what remains; the odd one is cut at the
 // start, with SAME_UPPER at the end.
@@ -149,7 +152,7 @@ void conv_transpose(OpContext& op) {
 }  // namespace
 
 void register_conv(Registry& r) {
-  r.add("Conv", {1, 11, 22}, conv);
+  r.add("Conv", {1, 11, 22}, conv_node);
   r.add("ConvTranspose", {1, 11, 22}, conv_transpose);
   r.add("ConvTransposeWithDynamicPads", {1}, conv_transpose, kMicrosoft);
 }

@@ -52,13 +52,8 @@ Value activated(OpContext& op, Value x, const Activation& a) {
 template <bool channels_at_end>
 void fused_conv(OpContext& op) {
   const Activation a{op.attribute_string("activation", ""), op.attribute_floats("activation_params", {})};
-  require_float(op, 0);
-  require_same_dtype(op, 0, 1);
   Builder& b = op.build();
-  const Value x = channels_at_end ? channels_second(b, op.input(0)) : op.input(0);
-  Value y = convolve(op, x, op.input(1), op.dtype(0));
-  if (op.has_input(2)) y = add_channels(b, y, op.input(2));
-  if (channels_at_end) y = channels_last(b, y);
+  Value y = conv(op, channels_at_end);
   if (op.has_input(3)) y = b.add(y, b.broadcast_to(op.input(3), b.shape(y)));
   op.output(0, activated(op, y, a));
 }
