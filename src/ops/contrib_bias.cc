@@ -82,16 +82,11 @@ void bias_softmax(OpContext& op) {
   Builder& b = op.build();
   const Value x = op.input(0);
   const Dims shape = b.shape(x);
-  Dim rows = 1, columns = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    Dim& product = static_cast<int64_t>(i) < axis ? rows : columns;
-    product = product * shape[i];
-  }
+  const Dim rows = product(Dims(shape.begin(), shape.begin() + axis));
+  const Dim columns = product(Dims(shape.begin() + axis, shape.end()));
   Value bias = op.input(1);
   if (!inner) {
-    Dim given = 1;
-    for (const Dim& dim : b.shape(bias)) given = given * dim;
-    given = floor_div(given, columns);
+    const Dim given = floor_div(product(b.shape(bias)), columns);
     const Dims repeated{floor_div(rows, given), given, columns};
     bias = b.reshape(b.broadcast_in_dim(b.reshape(bias, {given, columns}), repeated, {1, 2}), shape);
   }
