@@ -1,4 +1,5 @@
 // com.microsoft Rfft, Irfft, ComplexMul, ComplexMulConj: complex numbers are pairs along a last axis of 2.
+#include "ops/complex_pairs.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -12,14 +13,7 @@ using ir::Value;
 DType inner_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 std::pair<Value, Value> parts(Builder& b, Value x) {
-  const int64_t last = b.rank(x) - 1;
-  require_eq(b.shape(x).back(), 2, "the last axis holds real and imaginary parts");
-  return {b.squeeze(b.slice_axis(x, last, 0, 1), {last}), b.squeeze(b.slice_axis(x, last, 1, 2), {last})};
-}
-
-Value paired(Builder& b, Value re, Value im) {
-  const int64_t last = b.rank(re);
-  return b.concatenate({b.expand_dims(re, {last}), b.expand_dims(im, {last})}, last);
+  return complex_parts(b, x, "the last axis holds real and imaginary parts");
 }
 
 // The last 1 to 3 axes that are transformed.
@@ -38,7 +32,7 @@ void rfft(OpContext& op) {
   const Value x = b.convert(op.input(0), inner_dtype(op.dtype(0)));
   const Dims shape = b.shape(x);
   const Value y = b.fft(x, ir::FftKind::rfft, Dims(shape.end() - static_cast<std::ptrdiff_t>(count), shape.end()));
-  op.output(0, b.convert(paired(b, b.real(y), b.imag(y)), op.dtype(0)));
+  op.output(0, b.convert(paired(b, y), op.dtype(0)));
 }
 
 // Of n / 2 + 1 values the even n; divided by the number of elements.

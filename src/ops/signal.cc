@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "onnx/tensor_proto.h"
+#include "ops/complex_pairs.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -24,16 +25,8 @@ Value with_length(Builder& b, Value x, int64_t axis, Dim length) {
 
 // The parts of [..., 1] or [..., 2]; the second is invalid for real numbers.
 std::pair<Value, Value> parts(Builder& b, Value x) {
-  const int64_t last = b.rank(x) - 1;
-  const Value re = b.squeeze(b.slice_axis(x, last, 0, 1), {last});
-  if (provably_eq(b.shape(x).back(), 1)) return {re, {}};
-  require_eq(b.shape(x).back(), 2, "DFT: the last axis holds real and imaginary parts");
-  return {re, b.squeeze(b.slice_axis(x, last, 1, 2), {last})};
-}
-
-Value paired(Builder& b, Value complex) {
-  const int64_t last = b.rank(complex);
-  return b.concatenate({b.expand_dims(b.real(complex), {last}), b.expand_dims(b.imag(complex), {last})}, last);
+  if (provably_eq(b.shape(x).back(), 1)) return {b.squeeze(x, {b.rank(x) - 1}), {}};
+  return complex_parts(b, x, "DFT: the last axis holds real and imaginary parts");
 }
 
 // Along the last axis, which has `length` elements (length / 2 + 1 for a one-sided inverse).
