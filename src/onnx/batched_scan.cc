@@ -3,35 +3,22 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "onnx/each_node.h"
 
 namespace transmuter::onnx {
 namespace {
 
 bool is_batched_scan(const Node& node) { return node.domain.empty() && node.op_type == "Scan" && node.version < 9; }
 
-// fn(graph) for the graphs that a node holds.
-template <class Fn>
-void each_graph(const Node& node, const Fn& fn) {
-  for (const Attribute& attribute : node.attributes) {
-    if (attribute.graph) fn(*attribute.graph);
-    for (const auto& graph : attribute.graphs) fn(*graph);
-  }
-}
-
 bool has_batched_scans(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    bool inside = is_batched_scan(node);
-    each_graph(node, [&](const Graph& inner) { inside = inside || has_batched_scans(inner); });
-    return inside;
-  });
+  bool found = false;
+  for_each_node(graph, [&](const Node& node) { found = found || is_batched_scan(node); });
+  return found;
 }
 
 uint64_t greatest_number(const Graph& graph) {
   uint64_t greatest = 0;
-  for (const Node& node : graph.nodes) {
-    greatest = std::max(greatest, node.number);
-    each_graph(node, [&](const Graph& inner) { greatest = std::max(greatest, greatest_number(inner)); });
-  }
+  for_each_node(graph, [&](const Node& node) { greatest = std::max(greatest, node.number); });
   return greatest;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/strings.h"
 #include "onnx/batched_scan.h"
+#include "onnx/each_node.h"
 #include "onnx/tensor_proto.h"
 #include "onnx/value_proto.h"
 #include "ops/registry.h"
@@ -22,18 +23,6 @@ namespace transmuter {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-
-// Every node of a graph and of the graphs inside it.
-template <class Fn>
-void for_each_node(const onnx::Graph& graph, const Fn& fn) {
-  for (const onnx::Node& node : graph.nodes) {
-    fn(node);
-    for (const onnx::Attribute& a : node.attributes) {
-      if (a.graph) for_each_node(*a.graph, fn);
-      for (const auto& g : a.graphs) for_each_node(*g, fn);
-    }
-  }
-}
 
 void check_schemas(const onnx::Graph& graph) {
   for (const onnx::Node& node : graph.nodes) {
@@ -155,7 +144,7 @@ void check_model(const onnx::Model& model) try { check_schemas(model.graph); } c
 
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
   std::vector<std::string> missing;
-  for_each_node(graph, [&](const onnx::Node& node) {
+  onnx::for_each_node(graph, [&](const onnx::Node& node) {
     if (runtime::driven_by_host(node) || ops::registry().find(node.domain, node.op_type)) return;
     missing.push_back(str("node ", node.label, " (", node.domain.empty() ? "" : node.domain + ".", node.op_type, ")"));
   });
@@ -194,7 +183,7 @@ ModelSummary Model::summary() const {
   summary.ir_version = model.ir_version;
   summary.producer = model.producer;
   summary.opsets = model.opsets;
-  for_each_node(model.graph, [&](const onnx::Node& node) {
+  onnx::for_each_node(model.graph, [&](const onnx::Node& node) {
     ++summary.operators[(node.domain.empty() ? "" : node.domain + ".") + node.op_type];
   });
   summary.unsupported = unsupported_nodes(model.graph);
