@@ -35,6 +35,28 @@ int32_t data_dependent_count(const ShapeScope::Impl& impl) {
 
 }  // namespace
 
+void ShapeScope::Impl::set_value(int32_t symbol, int64_t value) {
+  Symbol& known = symbols[static_cast<size_t>(symbol)];
+  known.hint = table.nodes[known.expr].value = value;
+  table.nodes[known.expr].data_dependent = false;
+}
+
+void ShapeScope::Impl::set_hints(Bindings& bindings) const {
+  for (size_t i = 0; i < symbols.size(); ++i) bindings.set(static_cast<int32_t>(i), symbols[i].hint);
+}
+
+void ShapeScope::Impl::refresh(ExprId id, Bindings& hints) {
+  Node& node = table.nodes[id];
+  node.data_dependent = false;
+  table.for_children(
+      id, [&](ExprId child) { node.data_dependent = node.data_dependent || table.nodes[child].data_dependent; });
+  try {
+    node.value = hints.evaluate_expr(id);
+  } catch (const Error&) {
+    // An arm that the run does not take may have no value.
+  }
+}
+
 void ShapeScope::Impl::add_guard(ExprId truth, int64_t expected, std::string what) {
   if (!origin.empty()) what += ", " + origin;
   record(guards, truth, expected, std::move(what));
@@ -184,23 +206,12 @@ Dims ShapeScope::Local::keep() {
 void ShapeScope::settle(const std::shared_ptr<ShapeScope>& scope, int32_t symbol, int64_t value) {
   Impl& impl = scope->impl();
   Table& table = impl.table;
-  Symbol& settled = impl.symbols[static_cast<size_t>(symbol)];
-  settled.hint = value;
-  table.nodes[settled.expr].value = value;
-  table.nodes[settled.expr].data_dependent = false;
+  impl.set_value(symbol, value);
   Bindings hints(scope);
-  for (size_t i = 0; i < impl.symbols.size(); ++i) hints.set(static_cast<int32_t>(i), impl.symbols[i].hint);
-  for (ExprId id = settled.expr + 1; id < table.nodes.size(); ++id) {  // children come before their parents
-    if (!table.nodes[id].data_dependent || table.nodes[id].kind == Kind::symbol) continue;
-    bool depends = false;
-    table.for_children(id, [&](ExprId child) { depends = depends || table.nodes[child].data_dependent; });
-    table.nodes[id].data_dependent = depends;
-    try {
-      table.nodes[id].value = hints.evaluate_expr(id);
-    } catch (const Error&) {
-      // An arm that the run does not take may have no value.
-    }
-  }
+  impl.set_hints(hints);
+  const ExprId first = impl.symbols[static_cast<size_t>(symbol)].expr + 1;
+  for (ExprId id = first; id < table.nodes.size(); ++id)  // children come before their parents
+    if (table.nodes[id].data_dependent && table.nodes[id].kind != Kind::symbol) impl.refresh(id, hints);
 }
 
 Dim ShapeScope::refreshed(Dim a) { return a.is_constant() ? a : impl_->dim_of(impl_->table.canon(a.expr())); }

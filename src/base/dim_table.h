@@ -227,6 +227,11 @@ struct ShapeScope::Impl {
     return node.kind == Kind::constant ? Dim(node.value) : Dim(node.value, id, tag);
   }
   int32_t new_symbol(std::string name, int64_t hint, SymbolSource source, Interval known);
+  // A symbol has this value from now on: that is its hint, and it may be decided on. refresh() follows.
+  void set_value(int32_t symbol, int64_t value);
+  void set_hints(Bindings& bindings) const;  // of the symbols, as their values
+  // The hint of an expression, and whether it depends on data, from its children, which were refreshed.
+  void refresh(ExprId id, Bindings& hints);
   void add_guard(ExprId truth, int64_t expected, std::string what);
   void add_assertion(ExprId truth, int64_t expected, std::string what);
   std::string text(ExprId id) const;  // dim_text.cc

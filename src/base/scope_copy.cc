@@ -14,24 +14,12 @@ std::shared_ptr<ShapeScope> copy_of(const ShapeScope& scope, const std::vector<s
   std::shared_ptr<ShapeScope> copy = copy_of(scope);
   ShapeScope::Impl& impl = copy->impl();
   Table& table = impl.table;
-  for (const auto& [index, value] : values) {
-    Symbol& symbol = impl.symbols[static_cast<size_t>(index)];
-    symbol.hint = table.nodes[symbol.expr].value = value;
-    table.nodes[symbol.expr].data_dependent = false;
-  }
+  for (const auto& [symbol, value] : values) impl.set_value(symbol, value);
   Bindings hints(copy);
-  for (size_t i = 0; i < impl.symbols.size(); ++i) hints.set(static_cast<int32_t>(i), impl.symbols[i].hint);
+  impl.set_hints(hints);
   for (ExprId id = 1; id < table.nodes.size(); ++id) {  // children come before their parents
-    Node& node = table.nodes[id];
-    if (node.kind == Kind::symbol || node.kind == Kind::constant || node.kind == Kind::real_constant) continue;
-    bool depends = false;
-    table.for_children(id, [&](ExprId child) { depends = depends || table.nodes[child].data_dependent; });
-    node.data_dependent = depends;
-    try {
-      node.value = hints.evaluate_expr(id);
-    } catch (const Error&) {
-      // An arm that the run does not take may have no value.
-    }
+    const Kind kind = table.nodes[id].kind;
+    if (kind != Kind::symbol && kind != Kind::constant && kind != Kind::real_constant) impl.refresh(id, hints);
   }
   return copy;
 }
