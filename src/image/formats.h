@@ -11,6 +11,9 @@ using Bytes = std::span<const uint8_t>;
 // Zeroed pixels; nothing where an extent is not positive, Error(limit) past kMostPixels.
 std::optional<Image> start_image(int64_t height, int64_t width, int64_t channels);
 
+// Error(unsupported) of a build without the format's library.
+[[noreturn]] void refuse_format(const char* name, const char* library);
+
 std::optional<Image> decode_bmp(Bytes file);
 std::optional<Image> decode_pnm(Bytes file);
 std::optional<Image> decode_jpeg(Bytes file);

@@ -1,0 +1,8 @@
+// Stands in for png.cc in a build without libpng.
+#include "image/formats.h"
+
+namespace transmuter::image {
+
+std::optional<Image> decode_png(Bytes) { refuse_format("PNG", "libpng"); }
+
+}  // namespace transmuter::image
