@@ -76,11 +76,8 @@ bool is_fixed(const ir::Program& program, ir::Value v, const ir::Op* before) {
     if (op->primitive == &ir::prim::constant) return true;
     const bool moves = op->primitive == &ir::prim::reshape || op->primitive == &ir::prim::slice ||
                        op->primitive == &ir::prim::transpose || op->primitive == &ir::prim::convert;
-    const auto fixed = [](Dim d) { return d.is_constant(); };
-    const ir::AttributeRecord attributes(op->attributes.get());
-    const Dims& shape = program.type(v).shape;
-    return moves && std::all_of(attributes.dims.begin(), attributes.dims.end(), fixed) &&
-           std::all_of(shape.begin(), shape.end(), fixed) && is_fixed(program, op->operands[0], op);
+    return moves && ir::all_constant(ir::AttributeRecord(op->attributes.get())) &&
+           ir::all_constant(program.type(v).shape) && is_fixed(program, op->operands[0], op);
   }
   return false;
 }

@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/composites/composites.h"
+#include "ir/passes/attribute_record.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
 
@@ -225,13 +226,10 @@ void Recurrence::operator()(const RunContext& run) const {
 bool constant_part(const Planner& planner, ir::Value v, ConstantView& out) {
   if (planner.constant_view(v, out)) return true;
   const ir::Op* op = planner.definition(v);
-  const auto fixed = [](const Dims& dims) {
-    return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
-  };
-  if (!op || !fixed(planner.type(v).shape)) return false;
+  if (!op || !ir::all_constant(planner.type(v).shape)) return false;
   if (op->primitive == &ir::prim::slice) {
     const auto& a = op->as<ir::SliceAttributes>();
-    if (!fixed(a.start) || !fixed(a.limit) || !fixed(a.stride)) return false;
+    if (!ir::all_constant(a.start) || !ir::all_constant(a.limit) || !ir::all_constant(a.stride)) return false;
     if (!constant_part(planner, op->operands[0], out)) return false;
     out.view = sliced(out.view, hints(a.start), hints(a.limit), hints(a.stride));
     return true;
