@@ -158,6 +158,24 @@ class Cases:
         self.cases[name] = files
         self.families.setdefault(reference, []).append(name)
 
+    def refused(self, name, op, inputs, attributes=None, *, version=None, domain="", **meta):
+        """One node that the specification does not allow: an error that says `must_mention`, at load or at run."""
+        names = [f"x{i}" if value is not None else "" for i, value in enumerate(inputs)]
+        node = helper.make_node(op, names, ["y"], domain=domain, **(attributes or {}))
+        opsets = [helper.make_opsetid("", version or 23)] + ([helper.make_opsetid(domain, CUSTOM_DOMAINS[domain])] if domain
+                                                             else [])
+        fed = {n: v for n, v in zip(names, inputs) if v is not None}
+        graph = helper.make_graph([node], name, [value_info(k, v) for k, v in fed.items()],
+                                  [helper.make_empty_tensor_value_info("y")])
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="make_op_cases")
+        entry = {"op": op, "domain": domain, "expect": "error", "stage": "run", "reference": "hand"} | meta
+        files = {"model.onnx": model.SerializeToString(),
+                 "meta.json": (json.dumps(entry, sort_keys=True) + "\n").encode()}
+        for i, (key, value) in enumerate(fed.items()):
+            files[f"test_data_set_0/input_{i}.pb"] = proto(value, key)
+        self.cases[name] = files
+        self.families.setdefault("hand", []).append(name)
+
     def answers(self, name, model, feeds, expected, by, meta):
         if expected is not None:
             expected = expected if isinstance(expected, (list, tuple)) else [expected]

@@ -1,9 +1,8 @@
-// Regular expressions in RE2's syntax, matched in time linear in the text: no captures, no Unicode classes (\p{...}).
+// Regular expressions by RE2 (github.com/google/re2/wiki/Syntax), in time linear in the text; patterns and texts are
+// UTF-8. A build without RE2 has pattern_absent.cc, where every pattern is an error that names the package.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,30 +11,17 @@ namespace transmuter {
 
 class Pattern {
  public:
-  explicit Pattern(std::string_view expression);  // Error(invalid_model) says what is wrong, or unsupported
+  // Error(invalid_model) with RE2's reason where the pattern is none, or is too large to compile.
+  explicit Pattern(std::string_view expression);
 
-  bool matches(std::u32string_view text) const { return longest(text, 0) == text.size(); }
-  // The end of the longest match that starts at `from`.
-  std::optional<size_t> longest(std::u32string_view text, size_t from) const;
+  // The whole text; bytes that are no UTF-8 match nothing.
+  bool matches(std::string_view text) const;
+  // Where it is found, from left to right, the longest match at each place: begin and end of those that are not empty.
+  std::vector<std::pair<size_t, size_t>> places(std::string_view text) const;
 
  private:
-  friend class PatternParser;
-  enum class Kind : uint8_t { set, split, jump, begin, end, line_begin, line_end, boundary, no_boundary, match };
-  struct Instruction {
-    Kind kind;
-    uint32_t next = 0, other = 0;  // where to go on; split: also `other`
-    uint32_t set = 0;
-  };
-  struct Set {
-    std::vector<std::pair<char32_t, char32_t>> ranges;
-    bool negated = false;
-    bool holds(char32_t c) const;
-  };
-  void follow(std::vector<uint32_t>& list, std::vector<uint32_t>& seen, uint32_t mark, uint32_t at,
-              std::u32string_view text, size_t place) const;
-
-  std::vector<Instruction> program_;
-  std::vector<Set> sets_;
+  struct Compiled;
+  std::shared_ptr<const Compiled> compiled_;  // shared_ptr: copies are cheap, and the type stays in pattern.cc
 };
 
 }  // namespace transmuter

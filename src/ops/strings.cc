@@ -128,7 +128,7 @@ std::vector<Value> full_match(const onnx::Node& node, std::vector<Value> inputs)
   const Pattern pattern(text_attribute(node, "pattern", ""));
   Tensor result(DType::boolean, x.shape());
   bool* matched = result.mutable_data<bool>();
-  for (const std::string& text : x.strings()) *matched++ = pattern.matches(from_utf8(text));
+  for (const std::string& text : x.strings()) *matched++ = pattern.matches(text);
   return {result};
 }
 
@@ -149,39 +149,29 @@ class Cutter {
     }
   }
 
-  std::vector<std::u32string> cut(const std::u32string& text) const {
+  std::vector<std::string> cut(const std::string& text) const {
     if (single_) {
-      std::vector<std::u32string> parts;
-      for (const char32_t c : text) parts.emplace_back(1, c);
+      std::vector<std::string> parts;
+      for (const char32_t c : from_utf8(text)) parts.push_back(to_utf8({&c, 1}));
       return parts;
     }
     return token_ ? tokens(text) : between(text);
   }
 
  private:
-  // Where the pattern is found, from left to right: begin and end of matches that are not empty.
-  static std::vector<std::pair<size_t, size_t>> places(const Pattern& pattern, const std::u32string& text) {
-    std::vector<std::pair<size_t, size_t>> found;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = pattern.longest(text, at).value_or(at);
-      if (end > at) found.emplace_back(at, end);
-      at = std::max(end, at + 1);
-    }
-    return found;
-  }
-  std::vector<std::u32string> tokens(const std::u32string& text) const {
-    std::vector<std::u32string> parts;
-    for (const auto& [begin, end] : places(*token_, text)) parts.push_back(text.substr(begin, end - begin));
+  std::vector<std::string> tokens(const std::string& text) const {
+    std::vector<std::string> parts;
+    for (const auto& [begin, end] : token_->places(text)) parts.push_back(text.substr(begin, end - begin));
     return parts;
   }
   // The separators cut one after the other.
-  std::vector<std::u32string> between(const std::u32string& text) const {
-    std::vector<std::u32string> parts{text};
+  std::vector<std::string> between(const std::string& text) const {
+    std::vector<std::string> parts{text};
     for (const Pattern& separator : separators_) {
-      std::vector<std::u32string> finer;
-      for (const std::u32string& part : parts) {
+      std::vector<std::string> finer;
+      for (const std::string& part : parts) {
         size_t start = 0;
-        for (const auto& [begin, end] : places(separator, part)) {
+        for (const auto& [begin, end] : separator.places(part)) {
           if (begin > start) finer.push_back(part.substr(start, begin - start));
           start = end;
         }
@@ -208,8 +198,8 @@ std::vector<Value> tokenize(const onnx::Node& node, std::vector<Value> inputs) {
   for (const std::string& text : x.strings()) {
     std::vector<std::string> list;
     if (mark) list.emplace_back("\x02");
-    for (const std::u32string& part : cutter.cut(from_utf8(text)))
-      if (static_cast<int64_t>(part.size()) >= least) list.push_back(to_utf8(part));
+    for (std::string& part : cutter.cut(text))
+      if (static_cast<int64_t>(from_utf8(part).size()) >= least) list.push_back(std::move(part));
     if (mark) list.emplace_back("\x03");
     lists.push_back(std::move(list));
   }

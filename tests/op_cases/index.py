@@ -56,10 +56,35 @@ def selections(add):
             expected=np.array(["bx", "ax", "cx", "ax"]))
     add.add("StringNormalizer", "StringNormalizer", [np.array(["Zoë", "THE", "b"])],
             {"case_change_action": "LOWER", "is_case_sensitive": 0, "stopwords": ["the"]}, expected=np.array(["zoë", "b"]))
-    add.add("RegexFullMatch", "RegexFullMatch", [np.array(["ab12", "a-b", "é"])], {"pattern": "[a-z]+\\d*"}, version=20,
-            expected=np.array([True, False, False]))
+
+
+def expressions(add):
+    """RE2's syntax: what it takes, and what it refuses."""
+    for name, pattern, texts in [
+        ("plain", "[a-z]+\\d*", ["ab12", "a-b", "é"]),
+        ("letters", "\\pL+\\s\\p{Greek}", ["Zoë α", "Zoë a", "z1 α"]),
+        ("lazy_and_case", "(?i)a+?b{2,3}(?:c|d)*", ["AABBcdc", "abb", "ab", "abbbb"]),
+        ("lines", "(?m)^a$\\n^b$", ["a\nb", "a b"]),
+        ("dot_and_code_points", "h.llo\\x{20AC}?", ["héllo", "hello€", "h\nllo"]),
+        ("nested", "(a+)+b", ["a" * 40 + "c", "aab"]),
+        ("email", "(\\W|^)[\\w.\\-]{0,25}@(yahoo|gmail)\\.com(\\W|$)", ["account@gmail.com", "account@hotmail.com"]),
+    ]:
+        add.add(f"RegexFullMatch_{name}", "RegexFullMatch", [np.array(texts).reshape(-1, 1)], {"pattern": pattern},
+                version=20, by="onnxruntime")
+    add.add("RegexFullMatch_empty", "RegexFullMatch", [np.empty([2, 0], "U1")], {"pattern": "a"}, version=20,
+            expected=np.empty([2, 0], bool))
+    for name, pattern in [("unclosed", "(a"), ("back_reference", "(a)\\1"), ("look_ahead", "a(?=b)"),
+                          ("backwards_range", "[z-a]"), ("too_many", "a{1001}"), ("too_large", "((a{99}){99}){99}")]:
+        add.refused(f"RegexFullMatch_{name}", "RegexFullMatch", [np.array(["a"])], {"pattern": pattern}, version=20,
+                    must_mention=["RegexFullMatch", pattern])
+    for name, attributes in [("words", {"tokenexp": "[a-zé]+"}), ("longest", {"tokenexp": "a|ab|abc"}),
+                             ("separators", {"separators": [" +", ",|;"]})]:
+        attributes = {"mark": 0, "mincharnum": 1, "pad_value": "#"} | attributes
+        add.add(f"Tokenizer_{name}", "Tokenizer", [np.array(["abc, dé;f  abab", "", "x"])], attributes,
+                domain="com.microsoft")
 
 
 def add_cases(add):
+    expressions(add)
     gathers(add)
     selections(add)
