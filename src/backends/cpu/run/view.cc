@@ -76,7 +76,7 @@ View dense_view(int32_t buffer, DType dtype, const Extents& shape) {
   return view;
 }
 
-View transposed(const View& view, const std::vector<int64_t>& permutation) {
+View transposed(const View& view, std::span<const int64_t> permutation) {
   View out = view;
   for (size_t i = 0; i < permutation.size(); ++i) {
     out.shape[i] = view.dim(permutation[i]);
@@ -85,11 +85,9 @@ View transposed(const View& view, const std::vector<int64_t>& permutation) {
   return out;
 }
 
-View in_order(const View& view, const AxisOrder& order) {
-  return order.empty() ? view : transposed(view, std::vector<int64_t>(order.begin(), order.end()));
-}
+View in_order(const View& view, const AxisOrder& order) { return order.empty() ? view : transposed(view, order); }
 
-View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions) {
+View broadcast(const View& view, const Extents& shape, std::span<const int64_t> dimensions) {
   View out = view;
   out.shape = shape;
   out.strides.clear();
@@ -114,7 +112,7 @@ View sliced(const View& view, const std::vector<int64_t>& start, const std::vect
   return out;
 }
 
-View reversed(const View& view, const std::vector<int64_t>& axes) {
+View reversed(const View& view, std::span<const int64_t> axes) {
   View out = view;
   if (view.size() == 0) return out;
   for (int64_t axis : axes) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/small_vector.h"
 #include "transmuter/tensor.h"
@@ -45,12 +46,12 @@ View dense_view(int32_t buffer, DType dtype, const Extents& shape);
 // Fills strides so that axis order[0] is outermost; order empty: row-major.
 void set_strides(View& view, const AxisOrder& order);
 
-View transposed(const View& view, const std::vector<int64_t>& permutation);
+View transposed(const View& view, std::span<const int64_t> permutation);
 View in_order(const View& view, const AxisOrder& order);  // transposed; order empty: as it is
-View broadcast(const View& view, const Extents& shape, const std::vector<int64_t>& dimensions);  // extents of 1 repeat
+View broadcast(const View& view, const Extents& shape, std::span<const int64_t> dimensions);  // extents of 1 repeat
 View sliced(const View& view, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
             const std::vector<int64_t>& stride);
-View reversed(const View& view, const std::vector<int64_t>& axes);
+View reversed(const View& view, std::span<const int64_t> axes);
 // False where no strides express it: the elements must be copied first.
 bool reshaped(const View& view, const Extents& shape, View& out);
 

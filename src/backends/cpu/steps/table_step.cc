@@ -1,5 +1,7 @@
 // Values that follow from sizes alone (iota, dim_value): made while a plan is bound, then constants of the plan, unless
 // they are long. What reads them takes them through strides, so an iota is one line of numbers.
+#include <array>
+
 #include "backends/cpu/plan/planner.h"
 #include "base/dispatch.h"
 #include "ir/primitives/attributes.h"
@@ -38,7 +40,7 @@ class TableStep : public Step {
         write_numbers(dtype, count, run.at<std::byte>(line));
       });
     }
-    bind.alias(result, broadcast(line, shape, {axis}));
+    bind.alias(result, broadcast(line, shape, std::array{axis}));
   }
 
  private:
