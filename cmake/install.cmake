@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-install(TARGETS transmuter image_libraries regular_expressions EXPORT TransmuterTargets
+install(TARGETS transmuter image_libraries audio_libraries regular_expressions EXPORT TransmuterTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/transmuter DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TRANSMUTER_TEXT)

@@ -18,9 +18,10 @@ needed=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv xz-utils
 )
-# A build does without them: formats of ImageDecoder, regular expressions; then what scripts/format.sh, clang-tidy and the
-# fuzzers need.
-optional=(libjpeg-dev libpng-dev libtiff-dev libwebp-dev libopenjp2-7-dev libre2-dev clang clang-format clang-tidy libclang-rt-14-dev)
+# A build does without them: formats of pictures, sound files and rates, regular expressions; then what scripts/format.sh,
+# clang-tidy and the fuzzers need.
+optional=(libjpeg-dev libpng-dev libtiff-dev libwebp-dev libopenjp2-7-dev libsndfile1-dev libsoxr-dev libre2-dev
+  clang clang-format clang-tidy libclang-rt-14-dev)
 rust_minimum=1.85
 
 installed() { dpkg-query -W -f='${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed$'; }

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BELOW = {
     "base": [],
     "tensor": ["base"],
-    "image": ["base"],
+    "image": ["tensor"],
+    "audio": ["tensor"],
     "onnx": ["tensor"],
     "ir": ["tensor"],
     "ops": ["ir", "onnx", "image"],
@@ -26,7 +27,7 @@ BELOW = {
     "backends/registry": ["backends/reference", "backends/cpu", "backends/pjrt"],  # registry.cc: which ones are built
     "runtime": ["ops", "backends"],
     "hub": ["runtime"],
-    "text": ["runtime", "hub"],
+    "text": ["runtime", "hub", "audio"],
     "train": ["runtime"],
     "serve": ["runtime", "text", "hub"],
     "telemetry": ["base"],

@@ -2,6 +2,8 @@
 // pixels before it allocates anything by what the file claims.
 #pragma once
 
+#include <string>
+
 #include "image/decode.h"
 
 namespace transmuter::image {
@@ -21,5 +23,8 @@ std::optional<Image> decode_png(Bytes file);
 std::optional<Image> decode_tiff(Bytes file);
 std::optional<Image> decode_webp(Bytes file);
 std::optional<Image> decode_jpeg2000(Bytes file);
+
+// A PNG file of [height, width, channels] pixels, 1, 3 or 4 channels. Throws Error: invalid_input, out_of_memory.
+std::string encode_png(int64_t height, int64_t width, int64_t channels, const uint8_t* pixels);
 
 }  // namespace transmuter::image

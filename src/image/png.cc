@@ -5,7 +5,9 @@
 #include <csetjmp>
 #include <cstring>
 
+#include "base/strings.h"
 #include "image/formats.h"
+#include "transmuter/error.h"
 
 namespace transmuter::image {
 namespace {
@@ -82,6 +84,21 @@ std::optional<Image> decode_png(Bytes file) {
   if (png_get_rowbytes(reading.png, reading.info) != static_cast<size_t>(width * channels)) return {};
   if (!read_rows(reading, rows.data())) return {};
   return image;
+}
+
+std::string encode_png(int64_t height, int64_t width, int64_t channels, const uint8_t* pixels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string file(size, '\0');
+  if (!png_image_write_to_memory(&image, file.data(), &size, 0, pixels, 0, nullptr))
+    throw Error(ErrorCode::invalid_input,
+                str("a picture of ", height, " x ", width, " cannot become a PNG file: ", &image.message[0]));
+  file.resize(size);
+  return file;
 }
 
 }  // namespace transmuter::image
