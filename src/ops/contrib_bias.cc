@@ -3,6 +3,7 @@
 
 #include "ops/attention_parts.h"
 #include "ops/matmul.h"
+#include "ops/packed_tokens.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -52,13 +53,14 @@ void relative_position_bias(OpContext& op) {
 // query head.
 void gated_relative_position_bias(OpContext& op) {
   const int64_t heads = op.attribute_int("num_heads");
-  if (op.has_input(6)) op.unsupported("token_offset (packed sequences)");
   op.check(heads >= 1, "num_heads must be positive, is ", heads);
   require_float(op, 0);
   Builder& b = op.build();
   const DType dtype = op.dtype(0), inner = is_half(dtype) ? DType::f32 : dtype;
   const auto input = [&](size_t i) { return b.convert(op.input(i), inner); };
-  const Value query = split_heads(b, b.add(input(0), b.broadcast_to(input(1), op.shape(0))), heads);
+  Value given = input(0);
+  if (op.has_input(6)) given = restore_padding(b, given, op.input(6));
+  const Value query = split_heads(b, b.add(given, b.broadcast_to(input(1), b.shape(given))), heads);
   const Value product = matmul(b, query, input(3), inner);
   const Value projected = b.add(product, b.broadcast_to(input(4), b.shape(product)));
   Dims halves = b.shape(projected);  // [batch, heads, sequence, 2, d / 2]

@@ -100,7 +100,9 @@ namespace {
 void conv_node(OpContext& op) { op.output(0, conv(op)); }
 
 // With output_shape (or SAME_*, which asks for input * stride) the pads are what remains; the odd one is cut at the
-// start, with SAME_UPPER at the end.
+// start, with SAME_UPPER at the end. Where a short kernel reaches less far than that, nothing is cut (pads are never
+// negative) and the rest are zeros at the end, as frameworks and, of output_shape, ONNX Runtime have it; of SAME_* ONNX
+// Runtime stops where the kernel ends, against the attribute's text.
 void conv_transpose(OpContext& op) {
   require_float(op, 0);
   require_same_dtype(op, 0, 1);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/attention_parts.h"
+#include "ops/cache_coding.h"
 #include "ops/kv_cache.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -84,46 +85,7 @@ void rotate_heads(OpContext& op, Heads& heads, const CacheStart& start) {
   heads.k = rotate(b, heads.k, cos, sin, interleaved);
 }
 
-// A cache of integers of eight or four bits; scales for the tensor or for each head and channel. Of four bits a byte
-// holds two neighbouring channels, the first in the low half, each 8 more than its value.
-struct CacheCoding {
-  Value scale;  // invalid: as it is
-  DType dtype = DType::invalid;
-  bool four_bits = false;
-
-  Value encode(Builder& b, Value x) const {
-    if (!scale) return x;
-    const double least = four_bits ? -8 : -128;
-    const Value wide = b.divide(b.convert(x, DType::f32), b.broadcast_to(scale, b.shape(x)));
-    const Value rounded =
-        b.clamp(b.scalar(DType::f32, least), b.round_nearest_even(wide), b.scalar(DType::f32, -least - 1));
-    if (!four_bits) return b.convert(rounded, DType::i8);
-    const Value codes = b.convert(b.add(rounded, b.like(rounded, 8)), DType::u8);
-    Dims pairs = b.shape(codes), packed = pairs;
-    packed[3] = pairs[3] = floor_div(pairs[3], 2);
-    pairs.emplace_back(2);
-    const Value split = b.reshape(codes, pairs);
-    const auto half = [&](int64_t i) { return b.reshape(b.slice_axis(split, 4, i, i + 1), packed); };
-    const Value high = half(1);
-    return b.logical_or(half(0), b.shift_left(high, b.like(high, 4)));
-  }
-  Value decode(Builder& b, Value x) const {
-    if (!scale) return x;
-    // In f32, exactly: what reads a cache where it lies computes in floats.
-    Value wide = b.convert(x, DType::f32);
-    if (four_bits) {
-      Dims shape = b.shape(x);
-      const Value high = b.floor(b.multiply(wide, b.like(wide, 1.0 / 16)));
-      const Value low = b.subtract(wide, b.multiply(high, b.like(high, 16)));
-      const Value both = b.concatenate({b.expand_dims(low, {4}), b.expand_dims(high, {4})}, 4);
-      shape[3] = shape[3] * 2;
-      wide = b.reshape(both, shape);
-    }
-    if (four_bits) wide = b.subtract(wide, b.like(wide, 8));
-    return b.convert(b.multiply(wide, b.broadcast_to(scale, b.shape(wide))), dtype);
-  }
-};
-
+// A cache of integers of eight or four bits; scales for the tensor or for each head and channel.
 CacheCoding read_coding(OpContext& op, const char* attribute, size_t input) {
   const std::string kind = op.attribute_string(attribute, "NONE");
   CacheCoding coding;
@@ -132,7 +94,7 @@ CacheCoding read_coding(OpContext& op, const char* attribute, size_t input) {
   op.check(kind == "PER_TENSOR" || kind == "PER_CHANNEL", attribute, " ", kind, " is not one of the operator's");
   const int64_t width = op.attribute_int("kv_cache_bit_width", 8);
   if (width != 8 && width != 4) op.unsupported("kv_cache_bit_width ", width);
-  coding.four_bits = width == 4;
+  coding.codes = width == 4 ? CacheCodes::i4_above_8 : CacheCodes::i8;
   Builder& b = op.build();
   const Value scale = b.convert(op.input(input), DType::f32);
   coding.scale = kind == "PER_TENSOR" ? b.reshape(scale, {1, 1, 1, 1}) : as_rank_4(b, scale);
@@ -219,7 +181,7 @@ void group_query(OpContext& op) {
                         : append_cache(b, op.input(past), now, start, total);
     }
     op.output(output, result.present);
-    return coding.decode(b, result.visible);
+    return coding.decode(b, result.visible, shape[3]);
   };
   const Value k = cached(kPastKey, heads.k, k_coding, 1), v = cached(kPastValue, heads.v, v_coding, 2);
   const Dim keys = b.shape(k)[2];

@@ -1,6 +1,8 @@
 // com.microsoft PagedAttention: packed tokens of several sequences, whose keys and values lie in pages of a common
-// cache. Caches of floats, [pages, page size, heads, d]; quantized and latent ones are refused by name.
+// cache, [pages, page size, heads, d]: floats or codes with scales; of a latent layout the values are the first
+// channels of the keys' rows.
 #include "ops/attention_parts.h"
+#include "ops/cache_coding.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -31,30 +33,55 @@ enum Input : size_t {
   kMetadata
 };
 
-void refuse_what_is_missing(OpContext& op) {
-  const auto only = [&](const char* attribute, const char* value) {
-    if (const std::string given = op.attribute_string(attribute, value); given != value)
-      op.unsupported(attribute, " ", given);
-  };
-  only("k_quant_type", "NONE");
-  only("v_quant_type", "NONE");
-  if (op.attribute_string("kv_cache_layout", "") == "LATENT") op.unsupported("kv_cache_layout LATENT");
-  op.ignore_attributes({"k_cache_dtype", "v_cache_dtype"});  // the caches' own dtypes say it
-  if (op.attribute_int("rotary_offset", 0) != 0) op.unsupported("rotary_offset other than 0");
-  op.check(is_float(op.dtype(kKeyCache)) && op.has_input(kValueCache) && is_float(op.dtype(kValueCache)),
-           "the caches must hold floats");
+// How a cache is coded: by its dtype, and where a byte holds two channels by the attribute that names what they are.
+CacheCoding read_coding(OpContext& op, const char* attribute, const char* granularity, size_t cache, size_t scale) {
+  const std::string given = op.attribute_string(attribute, ""), kind = op.attribute_string(granularity, "NONE");
+  const DType dtype = op.dtype(cache);
+  CacheCoding coding;
+  coding.dtype = op.dtype(kQuery);
+  if (dtype == DType::u8) {
+    op.check(given == "int4" || given == "float4e2m1", attribute,
+             " of a cache of uint8 must be int4 or float4e2m1, is '", given, "'");
+    coding.codes = given == "int4" ? CacheCodes::i4 : CacheCodes::f4e2m1;
+  } else {
+    const char* own = dtype == DType::i8         ? "int8"
+                      : dtype == DType::f8e4m3fn ? "float8e4m3fn"
+                      : dtype == DType::f16      ? "float16"
+                      : dtype == DType::bf16     ? "bfloat16"
+                                                 : "";
+    op.check(given.empty() || given == own, attribute, " is ", given, ", but the cache holds ", name(dtype));
+    if (dtype == DType::i8) coding.codes = CacheCodes::i8;
+    if (dtype == DType::f8e4m3fn) coding.codes = CacheCodes::f8e4m3fn;
+    op.check(coding.codes != CacheCodes::none || is_float(dtype), "a cache holds ", name(dtype));
+  }
+  op.check(kind == "NONE" || kind == "PER_TENSOR" || kind == "PER_CHANNEL", granularity, " ", kind,
+           " is not one of the operator's");
+  op.check((kind == "NONE") == (coding.codes == CacheCodes::none), granularity, " is ", kind, ", but the cache holds ",
+           name(dtype));
+  if (coding.codes == CacheCodes::none) return coding;
+  Builder& b = op.build();
+  const Value given_scale = b.convert(op.input(scale), DType::f32);
+  coding.scale = kind == "PER_TENSOR" ? b.reshape(given_scale, {1, 1, 1, 1}) : as_rank_4(b, given_scale);
+  return coding;
 }
 
 struct Heads {
-  Value q, k, v;  // [1, heads, tokens, d]
+  Value q, k, v;  // [1, heads, tokens, d]; v not where it lies in k's rows
 };
 
-Heads read_heads(OpContext& op) {
+Heads read_heads(OpContext& op, bool latent) {
   Builder& b = op.build();
   const Dim heads = op.attribute_int("num_heads"), kv_heads = op.attribute_int("kv_num_heads");
   op.check(heads.hint() > 0 && kv_heads.hint() > 0, "num_heads and kv_num_heads must be positive");
   op.check(op.rank(kQuery) == 2, "query must have rank 2, has ", op.rank(kQuery));
   const auto heads_of = [&](size_t i, Dim count) { return split_heads(b, b.expand_dims(op.input(i), {0}), count); };
+  if (latent) {
+    op.check(kv_heads.hint() == 1, "kv_cache_layout LATENT needs kv_num_heads 1, has ", kv_heads.hint());
+    op.check(op.has_input(kKey) && !op.has_input(kValue) && !op.has_input(kValueCache),
+             "kv_cache_layout LATENT has a key, and neither a value nor a value_cache");
+    return {heads_of(kQuery, heads), heads_of(kKey, kv_heads), {}};
+  }
+  op.check(op.has_input(kValueCache), "value_cache is missing");
   if (op.has_input(kKey)) return {heads_of(kQuery, heads), heads_of(kKey, kv_heads), heads_of(kValue, kv_heads)};
   const Value all = heads_of(kQuery, heads + kv_heads * 2);
   return {b.slice_axis(all, 1, 0, heads), b.slice_axis(all, 1, heads, heads + kv_heads),
@@ -107,12 +134,12 @@ Value with_rows(Builder& b, Value cache, Value rows, Value slots) {
 }
 
 // All pages of all sequences, one behind the other: [1, heads, sequences * pages * page size, d].
-Value pages_of(Builder& b, Value cache, Value table, DType dtype) {
+Value pages_of(Builder& b, Value cache, Value table, const CacheCoding& coding, Dim d) {
   const Value none = b.like(table, 0);
   const Value pages = take_checked_rows(b, cache, b.maximum(table, none));  // unmapped ones are masked
   const Dims shape = b.shape(pages);
   const Value rows = b.reshape(pages, {1, shape[0] * shape[1] * shape[2], shape[3], shape[4]});
-  return b.convert(b.transpose(rows, {0, 2, 1, 3}), dtype);
+  return b.convert(coding.decode(b, b.transpose(rows, {0, 2, 1, 3}), d), coding.dtype);
 }
 
 // Which keys a token sees, [1, 1, tokens, keys]: those of its own sequence up to its own place (or its sequence's end),
@@ -148,48 +175,82 @@ Value visible_keys(OpContext& op, const Places& places, Dim tokens, Dim page_siz
   return b.reshape(seen, {1, 1, tokens, keys});
 }
 
-void paged_attention(OpContext& op) {
-  require_float(op, kQuery);
-  refuse_what_is_missing(op);
-  op.check(op.rank(kKeyCache) == 4 && op.rank(kValueCache) == 4, "the caches must have rank 4");
+void normalise_and_rotate(OpContext& op, Heads& heads, Value position) {
   Builder& b = op.build();
-  Heads heads = read_heads(op);
-  const DType dtype = op.dtype(kQuery);
-  const Dims shape = b.shape(heads.q);
-  const Dim tokens = shape[2], page_size = op.shape(kKeyCache)[1];
-  if (const int64_t width = op.attribute_int("v_head_size", 0); width != 0)
-    require_eq(b.shape(heads.v)[3], width, "PagedAttention: v_head_size");
   const float epsilon = op.attribute_float("qk_norm_epsilon", 1e-6F);
   if (op.has_input(kQueryNorm)) {
     op.check(op.has_input(kKeyNorm), "q_norm_weight without k_norm_weight");
     heads.q = ir::rms_norm(b, heads.q, op.input(kQueryNorm), 3, epsilon)[0];
     heads.k = ir::rms_norm(b, heads.k, op.input(kKeyNorm), 3, epsilon)[0];
   }
-  const Places places = place_tokens(op, tokens, page_size);
   const bool interleaved = op.attribute_int("rotary_interleaved", 0) != 0;
-  if (op.attribute_int("do_rotary", 0) != 0) {
-    op.check(op.has_input(kCos) && op.has_input(kSin), "do_rotary needs cos_cache and sin_cache");
-    const Value cos = take_checked_rows(b, op.input(kCos), places.position);
-    const Value sin = take_checked_rows(b, op.input(kSin), places.position);
-    heads.q = rotate(b, heads.q, cos, sin, interleaved);
-    heads.k = rotate(b, heads.k, cos, sin, interleaved);
-  }
-  op.has_input(kMetadata);  // bounds for a kernel's launch: nothing here needs them
-  const Value key_cache = with_rows(b, op.input(kKeyCache), heads.k, places.slot);
-  const Value value_cache = with_rows(b, op.input(kValueCache), heads.v, places.slot);
-  const Value table = b.convert(op.input(kTable), DType::i64);
-  ir::AttentionAttributes attributes;
+  const int64_t offset = op.attribute_int("rotary_offset", 0);
+  if (op.attribute_int("do_rotary", 0) == 0) return;
+  op.check(op.has_input(kCos) && op.has_input(kSin), "do_rotary needs cos_cache and sin_cache");
+  op.check(offset >= 0, "rotary_offset must not be negative, is ", offset);
+  const Value cos = take_checked_rows(b, op.input(kCos), position);
+  const Value sin = take_checked_rows(b, op.input(kSin), position);
+  const auto turned = [&](Value x) {
+    if (offset == 0) return rotate(b, x, cos, sin, interleaved);
+    const Dim d = b.shape(x)[3];
+    require(less_equal(offset, d), "PagedAttention: rotary_offset inside of the heads");
+    const Value rest = rotate(b, b.slice_axis(x, 3, offset, d), cos, sin, interleaved);
+    return b.concatenate({b.slice_axis(x, 3, 0, offset), rest}, 3);
+  };
+  heads.q = turned(heads.q);
+  heads.k = turned(heads.k);
+}
+
+void paged_attention(OpContext& op) {
+  require_float(op, kQuery);
+  const std::string layout = op.attribute_string("kv_cache_layout", "SEPARATE");
+  const bool latent = layout == "LATENT";
+  op.check(latent || layout == "SEPARATE", "kv_cache_layout ", layout, " is not one of the operator's");
+  op.check(op.rank(kKeyCache) == 4, "key_cache must have rank 4, has ", op.rank(kKeyCache));
+  Builder& b = op.build();
+  Heads heads = read_heads(op, latent);
+  op.check(latent || op.rank(kValueCache) == 4, "value_cache must have rank 4");
+  const DType dtype = op.dtype(kQuery);
+  const Dims shape = b.shape(heads.q);
+  const Dim tokens = shape[2], page_size = op.shape(kKeyCache)[1];
+  const CacheCoding k_coding = read_coding(op, "k_cache_dtype", "k_quant_type", kKeyCache, kKeyScale);
+  CacheCoding v_coding;
+  if (!latent) v_coding = read_coding(op, "v_cache_dtype", "v_quant_type", kValueCache, kValueScale);
+  op.ignore_attributes({"v_cache_dtype", "v_quant_type"});  // of a cache that a latent layout does not have
+  const int64_t width = op.attribute_int("v_head_size", 0);
+  op.check(width >= 0, "v_head_size must not be negative, is ", width);
   const float scale = op.attribute_float("scale", 0.0F);
+  if (width != 0 && !latent) require_eq(b.shape(heads.v)[3], width, "PagedAttention: v_head_size");
+  if (width != 0 && latent) {
+    require(less_equal(width, shape[3]), "PagedAttention: v_head_size at most the head's");
+    op.check(scale != 0 || provably_eq(shape[3], width), "v_head_size needs the attribute scale");
+  }
+  const Places places = place_tokens(op, tokens, page_size);
+  normalise_and_rotate(op, heads, places.position);
+  op.has_input(kMetadata);  // bounds for a kernel's launch: nothing here needs them
+  const Value table = b.convert(op.input(kTable), DType::i64);
+  const Value key_cache = with_rows(b, op.input(kKeyCache), k_coding.encode(b, heads.k), places.slot);
+  const Value keys = pages_of(b, key_cache, table, k_coding, shape[3]);
+  Value value_cache, values;
+  if (latent) {
+    values = width == 0 ? keys : b.slice_axis(keys, 3, 0, width);
+  } else {
+    value_cache = with_rows(b, op.input(kValueCache), v_coding.encode(b, heads.v), places.slot);
+    values = pages_of(b, value_cache, table, v_coding, b.shape(heads.v)[3]);
+  }
+  ir::AttentionAttributes attributes;
   attributes.scale = scale == 0 ? inverse_root(shape[3]) : Real(scale);
   attributes.softcap = op.attribute_float("softcap", 0.0F);
   ir::AttentionExtras extras;
   extras.mask = visible_keys(op, places, tokens, page_size);
   if (op.has_input(kSink)) extras.sink = b.convert(op.input(kSink), dtype);
-  const Value y = ir::attention(b, heads.q, pages_of(b, key_cache, table, dtype),
-                                pages_of(b, value_cache, table, dtype), extras, attributes)[0];
+  const Value y = ir::attention(b, heads.q, keys, values, extras, attributes)[0];
   op.output(0, b.squeeze(merge_heads(b, y), {0}));
   if (op.wants_output(1)) op.output(1, key_cache);
-  if (op.wants_output(2)) op.output(2, value_cache);
+  if (op.wants_output(2)) {
+    op.check(!latent, "kv_cache_layout LATENT has no value_cache_out");
+    op.output(2, value_cache);
+  }
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ void register_nbits(Registry&);
 void register_norm(Registry&);
 void register_optimizers(Registry&);
 void register_order(Registry&);
+void register_packed_attention(Registry&);
 void register_pad(Registry&);
 void register_paged_attention(Registry&);
 void register_pool(Registry&);
@@ -163,6 +164,7 @@ const Registry& registry() {
     register_norm(*r);
     register_optimizers(*r);
     register_order(*r);
+    register_packed_attention(*r);
     register_pad(*r);
     register_paged_attention(*r);
     register_pool(*r);

@@ -1,6 +1,7 @@
 """com.microsoft operators that ONNX Runtime runs on GPUs alone: NumPy, from the operators' texts and kernels."""
 import math
 
+import ml_dtypes
 import numpy as np
 
 MICROSOFT = {"domain": "com.microsoft"}
@@ -187,8 +188,105 @@ def paged(add):
                 outputs=3, expected=[y.reshape(4, -1), new_keys, new_values], atol=1e-5, **MICROSOFT)
 
 
+def coded(x, codes, scale):
+    """Codes of a cache and what they stand for: the nearest, symmetric."""
+    y = x.astype(np.float32) / scale
+    if codes == "int8":
+        q = np.clip(np.rint(y), -128, 127).astype(np.int8)
+        return q, q.astype(np.float32) * scale
+    if codes == "float8e4m3fn":
+        q = np.clip(y, -448, 448).astype(ml_dtypes.float8_e4m3fn)
+        return q, q.astype(np.float32) * scale
+    if codes == "int4":
+        q = np.clip(np.rint(y), -8, 7)
+        nibbles = q.astype(np.int8).view(np.uint8) & 15
+    else:
+        q = np.clip(y, -6, 6).astype(ml_dtypes.float4_e2m1fn)
+        nibbles = q.view(np.uint8) & 15
+    if x.shape[-1] % 2:
+        nibbles = np.concatenate([nibbles, np.zeros_like(nibbles[..., :1])], -1)
+    return nibbles[..., ::2] | nibbles[..., 1::2] << 4, q.astype(np.float32) * scale
+
+
+def paged_codes(add):
+    """Caches of codes, and latent ones whose values are the first channels of the keys; two sequences as in paged()."""
+    f = np.float32
+    for name, codes, kind, latent, d in [
+        ("int8_tensor", "int8", "PER_TENSOR", False, 4), ("int8_channel", "int8", "PER_CHANNEL", False, 4),
+        ("f8_tensor", "float8e4m3fn", "PER_TENSOR", False, 4), ("int4_channel", "int4", "PER_CHANNEL", False, 4),
+        ("int4_odd", "int4", "PER_TENSOR", False, 5), ("f4_channel", "float4e2m1", "PER_CHANNEL", False, 4),
+        ("latent", "", "NONE", True, 16), ("latent_narrow", "", "NONE", True, 16), ("latent_int8", "int8", "PER_TENSOR", True, 16),
+    ]:
+        r = add.rng("paged" + name)
+        heads, kv, page, pages = 4, 1 if latent else 2, 4, 5
+        news, past = [3, 1], [2, 5]
+        table = np.array([[3, 0], [1, 4]], np.int32)
+        width = 8 if name == "latent_narrow" else d
+        q, k, v = (r.normal(size=(4, n, d)).astype(f) for n in (heads, kv, kv))
+        before = [r.normal(size=(pages, page, kv, d)).astype(f) for _ in range(2)]
+        scales = [np.array([0.06 if codes == "int8" else 0.4], f) if kind == "PER_TENSOR" else
+                  r.uniform(0.03 if codes == "int8" else 0.3, 0.5, size=(kv, 1, d)).astype(f) for _ in range(2)]
+        attributes = {"num_heads": heads, "kv_num_heads": kv}
+
+        def encode(x, i):
+            if not codes:
+                return x, x
+            scale = scales[i] if kind == "PER_TENSOR" else scales[i].reshape(kv, d)
+            return coded(x, codes, scale)
+
+        caches = [encode(before[i], i) for i in range(2)]
+        after = [(c.copy(), x.copy()) for c, x in caches]
+        cos, sin = np.cos(np.arange(16)[:, None] / [1, 10]).astype(f), np.sin(np.arange(16)[:, None] / [1, 10]).astype(f)
+
+        def turned(x, position):
+            if not latent:
+                return x
+            x, c, s = x.copy(), cos[position], sin[position]
+            a, b = x[:, 8:10].copy(), x[:, 10:12].copy()
+            x[:, 8:10], x[:, 10:12] = a * c - b * s, b * c + a * s
+            return x
+
+        y, token = np.zeros((4, heads, width), f), 0
+        for sequence, count in enumerate(news):
+            for i in range(count):
+                position = past[sequence] + i
+                at = table[sequence, position // page], position % page
+                for side, rows in enumerate([turned(k[token + i], position), v[token + i]]):
+                    code, value = encode(rows, side)
+                    after[side][0][at], after[side][1][at] = code, value
+            places = [(table[sequence, p // page], p % page) for p in range(past[sequence] + count)]
+            keys, values = (np.stack([after[side][1][at] for at in places]) for side in range(2))
+            if latent:
+                values = keys[..., :width]
+            for i in range(count):
+                query = turned(q[token], past[sequence] + i)
+                for h in range(heads):
+                    scores = keys[:, h * kv // heads] @ query[h] * (0.3 if latent else 1 / math.sqrt(d))
+                    scores[past[sequence] + i + 1:] = -np.inf
+                    y[token, h] = softmax(scores) @ values[:, h * kv // heads]
+                token += 1
+        flat = [x.reshape(4, -1) for x in (q, k, v)]
+        starts = np.array([0, 3, 4], np.int32)
+        inputs = [flat[0], flat[1], None if latent else flat[2], caches[0][0], None if latent else caches[1][0], starts,
+                  np.array(past, np.int32), table]
+        inputs += [cos, sin] if latent else [None, None]
+        if codes:
+            inputs += [None] * 4 + [scales[0]] + ([] if latent else [scales[1]])
+            attributes |= {"k_quant_type": kind} | ({} if latent else {"v_quant_type": kind})
+            if codes in ("int4", "float4e2m1"):
+                attributes |= {"k_cache_dtype": codes, "v_cache_dtype": codes}
+        if latent:
+            attributes |= {"kv_cache_layout": "LATENT", "do_rotary": 1, "rotary_offset": 8, "scale": 0.3}
+        if width != d:
+            attributes["v_head_size"] = width
+        expected = [y.reshape(4, -1), after[0][0]] + ([] if latent else [after[1][0]])
+        add.add("PagedAttention_" + name, "PagedAttention", inputs, attributes, outputs=len(expected), expected=expected,
+                atol=1e-5, **MICROSOFT)
+
+
 def add_cases(add):
     diffusion(add)
+    paged_codes(add)
     signal(add)
     biases(add)
     paged(add)

@@ -64,6 +64,22 @@ def convolutions(add):
                 add.add(f"ConvTranspose{rank}d_group{group}_{label}", "ConvTranspose", [x, w], {"group": group, **attributes},
                         by="onnxruntime", atol=1e-5)
 
+    # SAME_*: input * stride elements, as the attribute says. Where the kernel is shorter than the stride, the rest are zeros
+    # at the end (pads are never negative); ONNX Runtime stops at the kernel's end, onnx.reference takes negative pads.
+    x = np.array([[[1, 2, 3]]], F)
+    for mode in ("SAME_UPPER", "SAME_LOWER"):
+        for kernel, stride in [(3, 1), (2, 1), (3, 2), (2, 2), (4, 2), (5, 3)]:
+            w = (10.0 ** np.arange(kernel)).astype(F).reshape(1, 1, -1)
+            add.add(f"ConvTranspose_{mode}_{kernel}_{stride}", "ConvTranspose", [x, w],
+                    {"auto_pad": mode, "strides": [stride]})
+        for kernel, stride in [(1, 2), (2, 3), (1, 3)]:
+            w = (10.0 ** np.arange(kernel)).astype(F).reshape(1, 1, -1)
+            y = np.zeros((1, 1, 3 * stride), F)
+            for i in range(3):
+                y[0, 0, i * stride:i * stride + kernel] = (i + 1) * w[0, 0]
+            add.add(f"ConvTranspose_{mode}_{kernel}_{stride}", "ConvTranspose", [x, w],
+                    {"auto_pad": mode, "strides": [stride]}, expected=y)
+
 
 def add_cases(add):
     products(add)
