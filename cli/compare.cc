@@ -52,6 +52,10 @@ double unit_in_last_place(DType dtype, double value) {
   return std::ldexp(1.0, exponent - format.digits + 1);
 }
 
+void raise(double* worst, double to) {
+  if (worst) *worst = std::max(*worst, to);
+}
+
 std::string compare_floats(const Tensor& expected, const Tensor& got, const Tolerance& tolerance, const Tensor* mask) {
   const std::vector<double> e = expected.aligned().cast(DType::f64).to_vector<double>();
   const std::vector<double> g = got.aligned().cast(DType::f64).to_vector<double>();
@@ -63,6 +67,7 @@ std::string compare_floats(const Tensor& expected, const Tensor& got, const Tole
       norm += e[i] * e[i];
     }
     const double relative = std::sqrt(difference) / std::max(std::sqrt(norm), 1e-30);
+    if (relative > 0) raise(tolerance.worst_share, relative / tolerance.rel_l2);
     return relative <= tolerance.rel_l2
                ? ""
                : "relative L2 difference " + number(relative) + ", allowed " + number(tolerance.rel_l2);
@@ -73,10 +78,11 @@ std::string compare_floats(const Tensor& expected, const Tensor& got, const Tole
     if (mask && mask->bytes()[i] == std::byte{0}) continue;
     if (e[i] == g[i] || (std::isnan(e[i]) && std::isnan(g[i]))) continue;
     const double off = std::fabs(e[i] - g[i]);
-    if (!(off <= tolerance.atol + rtol * std::fabs(e[i]))) worst.add(static_cast<int64_t>(i), off);
-    if (tolerance.worst_ulps && off > tolerance.atol)
-      *tolerance.worst_ulps =
-          std::max(*tolerance.worst_ulps, (off - tolerance.atol) / unit_in_last_place(expected.dtype(), e[i]));
+    const double allowed = tolerance.atol + rtol * std::fabs(e[i]);
+    if (!(off <= allowed)) worst.add(static_cast<int64_t>(i), off);
+    raise(tolerance.worst_share, off / allowed);
+    if (off > tolerance.atol)
+      raise(tolerance.worst_ulps, (off - tolerance.atol) / unit_in_last_place(expected.dtype(), e[i]));
   }
   if (worst.index < 0) return "";
   const size_t at = static_cast<size_t>(worst.index);
@@ -96,6 +102,7 @@ std::string compare_integers(const Tensor& expected, const Tensor& got, const To
     if (e[i] == g[i]) continue;
     const double off = std::fabs(static_cast<double>(e[i]) - static_cast<double>(g[i]));
     if (off > static_cast<double>(tolerance.int_atol)) worst.add(i, off);
+    raise(tolerance.worst_share, off / static_cast<double>(tolerance.int_atol));
   }
   if (worst.index < 0) return "";
   return report(worst, expected, std::to_string(e[worst.index]), std::to_string(g[worst.index]));

@@ -18,6 +18,7 @@ struct Tolerance {
   // Where given, raised to the worst distance between floats in units in the last place of what was expected, beyond
   // atol.
   double* worst_ulps = nullptr;
+  double* worst_share = nullptr;  // likewise: of what the tolerance allows, so 1 is just in time
 };
 
 // "" when they agree; else one line with the worst element: expected, got, where. `mask` (bool or null): compare where

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "commands.h"
 #include "hub_progress.h"
@@ -22,8 +23,30 @@ struct RunOptions {
   std::string data_set;
   std::string output;
   std::vector<std::string> warm_up;
+  std::vector<std::string> outputs;
   bool eager = false;
 };
+
+// The model with values inside of it as outputs, too: those named, or with "all" whatever a node of the main graph
+// gives.
+Model with_outputs(const std::string& path, const std::vector<std::string>& names) {
+  const Graph graph = Graph::load(path);
+  std::set<std::string> taken;
+  for (const ValueSpec& spec : graph.outputs()) taken.insert(spec.name);
+  GraphEdit edit = graph.edit();
+  auto add = [&](const std::string& name) {
+    if (!name.empty() && taken.insert(name).second) edit.add_output(name);
+  };
+  for (const std::string& name : names) {
+    if (name != "all") {
+      add(name);
+      continue;
+    }
+    for (const NodeInfo& node : graph.find(where::scope("")))
+      for (const std::string& output : node.outputs) add(output);
+  }
+  return Model::from_graph(edit.commit());
+}
 
 std::string summary(const Tensor& t) {
   std::string text = describe(t);
@@ -114,7 +137,8 @@ void write_outputs(const TensorMap& outputs, const std::string& folder) {
 }
 
 void run_model(const RunOptions& options) {
-  const Model model = Model::load(local_path(options.model));
+  const std::string path = local_path(options.model);
+  const Model model = options.outputs.empty() ? Model::load(path) : with_outputs(path, options.outputs);
   TensorMap inputs;
   if (!options.data_set.empty()) inputs = read_data_set(model, options.data_set);
   for (auto& [name, value] : read_inputs(model, options.inputs)) inputs[name] = value;
@@ -140,6 +164,9 @@ void add_run(CLI::App& app) {
   command->add_option("--data-set", options->data_set, "a test_data_set_N folder to take the inputs from");
   command->add_option("-o,--output", options->output,
                       "folder for OUTPUT.npy files, OUTPUT.pb of what is no tensor; without it a summary is printed");
+  command->add_option("--outputs", options->outputs,
+                      "values inside of the main graph to give out, too, by name; all: each of them (they are then "
+                      "computed as such, so less is fused)");
   command->add_option("--warm-up", options->warm_up, kWarmUpHelp);
   command->add_flag("--eager", options->eager, "operator by operator, each compiled by itself");
   options->engine.add_to(*command);

@@ -45,6 +45,7 @@ struct Outcome {
   RunStats stats;
   std::set<std::string> broken;  // nodes at which traces break: "node X (Op)"
   double ulps = 0;               // the worst of all floats
+  double share = 0;              // of its tolerance, the worst of all elements
   double seconds = 0;
 };
 
@@ -114,7 +115,7 @@ Value rows_of(const Value& maps, DType dtype) {
 
 // "" when all outputs of a data set agree.
 std::string run_data_set(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta,
-                         size_t set, double& ulps) {
+                         size_t set, Outcome& outcome) {
   const std::string path = folder.string();
   const TensorMap outputs = run(read_data_set(model, path));
   const std::vector<std::string> files = numbered_files(path, "output");
@@ -130,7 +131,8 @@ std::string run_data_set(const Model& model, const CompiledModel& run, const fs:
     const bool as_rows = !items.empty() && items[0].kind == Value::Kind::map && read_value(files[i]).tensor.rank() == 2;
     const Value expected = as_rows ? read_value(files[i]) : read_value(files[i], spec);
     Tolerance tolerance = tolerance_of(meta, set, spec->name);
-    tolerance.worst_ulps = &ulps;
+    tolerance.worst_ulps = &outcome.ulps;
+    tolerance.worst_share = &outcome.share;
     const std::string difference =
         compare(expected, as_rows ? rows_of(got->second, expected.tensor.dtype()) : got->second, tolerance,
                 mask ? &*mask : nullptr);
@@ -140,11 +142,11 @@ std::string run_data_set(const Model& model, const CompiledModel& run, const fs:
 }
 
 std::string run_sets(const Model& model, const CompiledModel& run, const fs::path& folder, const json& meta,
-                     double& ulps) {
+                     Outcome& outcome) {
   for (size_t set = 0;; ++set) {
     const fs::path data = folder / ("test_data_set_" + std::to_string(set));
     if (!fs::exists(data)) return "";
-    const std::string difference = run_data_set(model, run, data, meta, set, ulps);
+    const std::string difference = run_data_set(model, run, data, meta, set, outcome);
     if (!difference.empty()) return difference;
   }
 }
@@ -186,7 +188,7 @@ Outcome run_case(const fs::path& folder, const TestOptions& options) {
     CompileOptions compile = options.engine.compile_options();
     compile.eager = options.eager;
     run = model.compile(compile);
-    outcome.reason = run_sets(model, *run, folder, meta, outcome.ulps);
+    outcome.reason = run_sets(model, *run, folder, meta, outcome);
     if (outcome.reason.empty() && meta.value("expect", "match") == "match")
       outcome.reason = compare_threads(model, compile, folder, options.compare_threads);
     outcome.passed = outcome.reason.empty();
@@ -309,6 +311,7 @@ void run_tests(const TestOptions& options) {
                         {"runs", o.stats.runs},
                         {"composites", o.stats.composites},
                         {"ulps", o.ulps},
+                        {"share_of_tolerance", o.share},
                         {"seconds", o.seconds}});
     }
     if (options.verbose) {

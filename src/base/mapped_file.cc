@@ -62,6 +62,10 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, bool
     if (address == MAP_FAILED) throw Error(ErrorCode::io, str("cannot map ", path, ": ", std::strerror(errno)));
     result->bytes_ = static_cast<const std::byte*>(address);
     result->mapped_ = true;
+#ifdef MADV_NOHUGEPAGE
+    // What is read here and there (headers, rows of a table) would bring in two megabytes at each place.
+    ::madvise(address, result->size_, MADV_NOHUGEPAGE);
+#endif
     const std::lock_guard<std::mutex> lock(mappings().mutex);
     mappings().sizes[result->bytes_] = result->size_;
     return result;

@@ -4,11 +4,12 @@
 // caller only says whether it is packed. Weights packed as f16 or bf16 stay so and are widened on the way to the
 // multipliers. Sums are f32 and run over k in an order that depends on the shape and the instruction set alone: any
 // number of threads gives the same bits. C may not overlap A or B; about the residual see epilogue.h.
-// Plain functions on memory the caller owns: nothing is allocated, checked or thrown.
+// Plain functions on memory the caller owns: nothing is allocated (but by pack_b), checked or thrown.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "backends/cpu/kernels/epilogue.h"
@@ -22,9 +23,13 @@ enum class Storage : uint8_t { f32, f16, bf16 };
 // Bytes of one packed B, a multiple of 64. Depends on the instruction set in use (target.h).
 size_t packed_b_bytes(int64_t k, int64_t n, Storage packed = Storage::f32);
 
-// Packs B[k, n]. `packed` is f32 (widens) or the source's own storage. `out` is 64-byte aligned.
+// Told of bytes that will not be read again.
+using Spent = std::function<void(const std::byte* bytes, size_t size)>;
+
+// Packs B[k, n]. `packed` is f32 (widens) or the source's own storage. `out` is 64-byte aligned; B lies at any address.
+// With `spent` a dense B is read piece by piece, so that it need not be in memory as a whole beside the packed one.
 void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_stride, int64_t column_stride,
-            Storage packed, void* out, ThreadPool& pool);
+            Storage packed, void* out, ThreadPool& pool, const Spent& spent = {});
 
 struct GemmArgs {
   int64_t m = 0, n = 0, k = 0;

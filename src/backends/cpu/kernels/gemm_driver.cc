@@ -471,45 +471,6 @@ class Task {
   int64_t first_column_ = 0, end_column_ = 0;
 };
 
-}  // namespace
-
-size_t packed_b_bytes(int64_t k, int64_t n, Storage packed) {
-  const int64_t nr = gemm_ops().tile_columns;
-  return static_cast<size_t>(round_up(ceil_div(n, nr) * nr * k * storage_size(packed), kCacheLine));
-}
-
-void pack_b(int64_t k, int64_t n, const void* b, Storage source, int64_t row_stride, int64_t column_stride,
-            Storage packed, void* out, ThreadPool& pool) {
-  const GemmOps& ops = gemm_ops();
-  const int64_t nr = ops.tile_columns;
-  pool.parallel_for(ceil_div(n, nr), 4, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t columns = std::min(nr, n - panel * nr);
-      std::byte* to = static_cast<std::byte*>(out) + panel * nr * k * storage_size(packed);
-      const std::byte* from = static_cast<const std::byte*>(b) + panel * nr * column_stride * storage_size(source);
-      if (source == Storage::f32) {
-        ops.pack_b(k, columns, reinterpret_cast<const float*>(from), row_stride, column_stride,
-                   reinterpret_cast<float*>(to));
-        continue;
-      }
-      const auto* halves = reinterpret_cast<const uint16_t*>(from);
-      if (packed == source) {
-        ops.pack_b_half(k, columns, halves, row_stride, column_stride, reinterpret_cast<uint16_t*>(to));
-        continue;
-      }
-      constexpr int64_t kRun = 64;
-      uint16_t run_of_halves[kRun * kMaxTileColumns];
-      for (int64_t at = 0; at < k; at += kRun) {
-        const int64_t run = std::min(kRun, k - at);
-        ops.pack_b_half(run, columns, halves + at * row_stride, row_stride, column_stride, run_of_halves);
-        ops.widen(run * nr, run_of_halves, source, reinterpret_cast<float*>(to) + at * nr);
-      }
-    }
-  });
-}
-
-namespace {
-
 // Products that run as one region: their tasks are numbered through.
 struct Region {
   SmallVector<Plan, 4> plans;

@@ -155,6 +155,37 @@ std::unique_ptr<Step> Planner::choose(const ir::Op& op) {
   throw Error(ErrorCode::internal, str("no kernel takes ", op.primitive->name));
 }
 
+bool Planner::views_fixed(ir::Value v) const {
+  while (!constant(v)) {
+    const ir::Op* op = definition(v);
+    if (!op || op->operands.size() != 1) return false;
+    v = op->operands[0];
+  }
+  return true;
+}
+
+void Planner::drop_unread(std::vector<Stage>& stages) const {
+  std::vector<bool> read = is_result_;
+  auto mark = [&](const std::vector<ir::Value>& values) {
+    for (ir::Value v : values) read[static_cast<size_t>(v.id)] = true;
+  };
+  for (size_t s = stages.size(); s-- > 0;) {
+    auto& steps = stages[s].steps;
+    for (size_t i = steps.size(); i-- > 0;) {
+      Step& step = *steps[i];
+      const bool unread = std::none_of(step.writes.begin(), step.writes.end(),
+                                       [&](ir::Value v) { return read[static_cast<size_t>(v.id)]; });
+      const bool fixed = std::all_of(step.reads.begin(), step.reads.end(), [&](ir::Value v) { return views_fixed(v); });
+      if (unread && fixed && !step.reads.empty())
+        steps[i].reset();
+      else
+        mark(step.reads);
+    }
+    std::erase(steps, nullptr);
+    if (stages[s].dynamic) mark(stages[s].dynamic->operands);
+  }
+}
+
 std::vector<Stage> Planner::plan() {
   plan_clusters(*this);
   std::vector<Stage> stages(1);
@@ -173,6 +204,7 @@ std::vector<Stage> Planner::plan() {
     if (const Append* a = append(op)) stages.back().appends.push_back(*a);
     stages.back().steps.push_back(choose(op));
   }
+  drop_unread(stages);
   // Which values cross from one stage into another.
   std::vector<int32_t> made_in(static_cast<size_t>(program_.value_count()), -1);
   auto needs = [&](size_t stage, ir::Value v, std::vector<bool>& seen) {

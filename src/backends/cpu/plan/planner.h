@@ -79,7 +79,9 @@ class Planner {
 
  private:
   std::unique_ptr<Step> choose(const ir::Op& op);
-  void finish_stage(Stage& stage, size_t end, std::vector<bool>& computed_before);
+  bool views_fixed(ir::Value v) const;  // a constant or fixed weight, or made of one alone by ops of one operand
+  // Views of weights that packing read in their place: nothing reads them, and they would keep the weight in memory.
+  void drop_unread(std::vector<Stage>& stages) const;
 
   const ir::Program& program_;
   ThreadPool& pool_;

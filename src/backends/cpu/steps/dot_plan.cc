@@ -125,12 +125,12 @@ PackedOperand DotPlanner::pack(const ir::Op& op, const ir::DotGeneralAttributes&
     const size_t matrix_bytes = packed_b_bytes(k, n, source);
     auto packed = std::make_shared<Packed>(planner_.packed_memory(), matrix_bytes * static_cast<size_t>(count));
     packed->matrix_bytes = matrix_bytes;
-    const std::byte* bytes = planner_.aligned_bytes(weight.tensor);
     const size_t width = static_cast<size_t>(bit_width(weight.tensor.dtype())) / 8;
     for (int64_t i = 0; i < count; ++i) {
-      const std::byte* from = bytes + weight.view.offset + static_cast<size_t>(i * stride(batch)) * width;
+      const std::byte* from =
+          weight.tensor.bytes() + weight.view.offset + static_cast<size_t>(i * stride(batch)) * width;
       pack_b(k, n, from, source, stride(inner), stride(columns), source,
-             packed->bytes + static_cast<size_t>(i) * matrix_bytes, planner_.pool());
+             packed->bytes + static_cast<size_t>(i) * matrix_bytes, planner_.pool(), release_pages);
     }
     release_pages(weight.tensor.bytes(), weight.tensor.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
