@@ -21,9 +21,12 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Arenas that wait for a next run; give() never asks for memory.
+size_t most_kept() { return std::max<size_t>(4, std::thread::hardware_concurrency()); }
+
 }  // namespace
 
-ArenaPool::ArenaPool() { kept_.reserve(std::max<size_t>(4, std::thread::hardware_concurrency())); }
+ArenaPool::ArenaPool() { kept_.reserve(most_kept()); }
 
 ArenaPool::Lease::Lease(ArenaPool& pool, size_t bytes) : pool_(pool), block_(pool.take(bytes)) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(block_.memory.get());
@@ -72,7 +75,7 @@ void ArenaPool::give(Block block) noexcept {
 
 void ArenaPool::trim() {
   std::vector<Block> freed;
-  freed.reserve(kept_.capacity());
+  freed.reserve(most_kept());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     kept_.swap(freed);

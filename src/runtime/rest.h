@@ -29,11 +29,15 @@ struct TraceList {
 };
 
 struct Rest {
-  size_t node = 0;     // of the graph: the next
-  bool again = false;  // it was begun before the break, and what it asked for is there now
-  // Never changed: a continuation works on copies.
-  std::unordered_map<std::string, ops::TracedPtr> values;  // those that are read from here on
-  std::vector<ops::TracedPtr> graph_inputs;                // by slot; null where nothing has read it yet
+  // A graph that is being traced. Values are never changed: a continuation works on copies.
+  struct Frame {
+    const onnx::Graph* graph;
+    size_t node;                                             // the next; of a graph around others, the If they are of
+    std::unordered_map<std::string, ops::TracedPtr> values;  // those that are read from here on
+  };
+  std::vector<Frame> frames;  // the whole graph, then the branches in it, each in the one before
+  bool again = false;         // the next node was begun before the break, and what it asked for is there now
+  std::vector<ops::TracedPtr> graph_inputs;  // by slot; null where nothing has read it yet
   ops::TracedPtr random;
   std::vector<int32_t> first_items, read_values, static_inputs;
   int32_t input_slots = 0, newest_segment = 0;

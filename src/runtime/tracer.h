@@ -122,11 +122,12 @@ class Tracer : public ops::TraceHost {
   bool read_while(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, LoopParts& loop);
   bool emit_while(const onnx::Node& node, LoopParts& loop);
 
-  // tracer_rest.cc: breaks at which the trace ends. Inside of a branch or a body, and for a single node, the segment is
-  // run while tracing instead, and tracing goes on.
-  bool can_pause() const { return frames_.size() == 1 && !region_ && !options_.single_node; }
+  // tracer_rest.cc: breaks at which the trace ends, also inside of branches that are inlined. Inside of a body, and for
+  // a single node, the segment is run while tracing instead, and tracing goes on.
+  bool can_pause() const;
   [[noreturn]] void pause(size_t next_node, std::vector<std::pair<std::string, int32_t>> made = {});
   std::unique_ptr<Trace> resume(const Trace& before, const std::vector<Value>& slots, const Bindings& run);
+  size_t end_branches();  // those that a break stood in; returns the next node of the whole graph
   class Copies;
 
   // tracer_values.cc: integers that the program computes become symbols; false where they can't

@@ -32,15 +32,22 @@ class Tracer::Copies {
   std::unordered_map<const Traced*, TracedPtr> made_;
 };
 
+// Graphs around the innermost stand at nodes whose outputs are those of the graph inside.
+bool Tracer::can_pause() const {
+  if (region_ || options_.single_node) return false;
+  return std::all_of(frames_.begin(), frames_.end() - 1, [](const auto& frame) {
+    const onnx::Node& node = frame->graph->nodes[frame->current];
+    return node.domain.empty() && node.op_type == "If";
+  });
+}
+
 void Tracer::pause(size_t next_node, std::vector<std::pair<std::string, int32_t>> made) {
-  const Frame& frame = *frames_.back();
   auto rest = std::make_shared<Rest>();
-  rest->node = next_node;
-  rest->again = next_node == frame.current;
+  rest->again = next_node == frames_.back()->current;
   rest->reads.resize(graph_.inputs.size());
-  const auto is_read = [&](const std::string& name) {
+  const auto is_read = [](const Frame& frame, size_t from, const std::string& name) {
     const auto last = frame.last_use.find(name);
-    return last != frame.last_use.end() && last->second >= next_node;
+    return last != frame.last_use.end() && last->second >= from;
   };
   const auto note_slots = [&](const auto& self, const Traced& traced) -> void {
     if (traced.slot >= 0 && static_cast<size_t>(traced.slot) < rest->reads.size())
@@ -48,13 +55,17 @@ void Tracer::pause(size_t next_node, std::vector<std::pair<std::string, int32_t>
     for (const TracedPtr& item : traced.items) self(self, *item);
   };
   Copies copies;
-  for (const auto& [name, traced] : frame.values) {
-    if (!traced || !is_read(name)) continue;
-    rest->values.emplace(name, copies.of(traced));
-    note_slots(note_slots, *traced);
+  for (const auto& frame : frames_) {
+    const size_t next = frame == frames_.back() ? next_node : frame->current;
+    Rest::Frame& kept = rest->frames.emplace_back(Rest::Frame{frame->graph, next, {}});
+    for (const auto& [name, traced] : frame->values) {
+      if (!traced || !is_read(*frame, next, name)) continue;
+      kept.values.emplace(name, copies.of(traced));
+      note_slots(note_slots, *traced);
+    }
   }
   for (const auto& [name, slot] : given_)
-    if (is_read(name)) rest->reads[static_cast<size_t>(slot)] = true;
+    if (is_read(*frames_.front(), rest->frames.front().node, name)) rest->reads[static_cast<size_t>(slot)] = true;
   for (const TracedPtr& traced : graph_inputs_) rest->graph_inputs.push_back(copies.of(traced));
   rest->random = copies.of(random_);
   rest->first_items = first_items_;
@@ -104,27 +115,55 @@ std::unique_ptr<Trace> Tracer::resume(const Trace& before, const std::vector<Val
   first_items_ = rest.first_items;
   input_slots_ = rest.input_slots;
   newest_segment_ = rest.newest_segment;
-  push_frame(graph_);
   begin_segment();
   Copies copies;
-  for (const auto& [name, traced] : rest.values) define(name, copies.of(traced));
+  for (const Rest::Frame& frame : rest.frames) {
+    push_frame(*frame.graph);
+    frames_.back()->current = frame.node;
+    for (const auto& [name, traced] : frame.values) define(name, copies.of(traced));
+  }
   graph_inputs_.clear();
   for (const TracedPtr& traced : rest.graph_inputs) graph_inputs_.push_back(copies.of(traced));
   random_ = copies.of(rest.random);
   copies.for_each([&](Traced& traced) { refresh(traced); });
   for (const int32_t slot : read_values_)
     if (const TracedPtr& traced = graph_inputs_[static_cast<size_t>(slot)]) make_known(*traced);
+  const Rest::Frame& innermost = rest.frames.back();
   for (size_t i = 0; i < rest.made.size(); ++i) {
     const auto& [name, slot] = rest.made[i];
     if (name.empty()) continue;
     const Value& value = actual_[static_cast<size_t>(slot)];
-    if (value.kind == Value::Kind::none) refuse_output(graph_.nodes[rest.node - 1], i);
+    if (value.kind == Value::Kind::none) refuse_output(innermost.graph->nodes[innermost.node - 1], i);
     trace_->slot_types[static_cast<size_t>(slot)] = slot_type(value);
     define(name, from_slot(slot, value, name));
   }
-  if (rest.again) retried_ = static_cast<int64_t>(rest.node);
-  trace_to_end(rest.node);
+  if (rest.again) retried_ = static_cast<int64_t>(innermost.node);
+  try {
+    trace_to_end(end_branches());
+  } catch (const Paused&) {
+  }
   return std::move(trace_);
+}
+
+size_t Tracer::end_branches() {
+  while (frames_.size() > 1) {
+    const Frame& around = *frames_[frames_.size() - 2];
+    const onnx::Node& node = around.graph->nodes[around.current];
+    try {
+      trace_nodes(frames_.back()->current);
+      std::vector<TracedPtr> outputs;
+      for (const onnx::ValueInfo& output : frames_.back()->graph->outputs) outputs.push_back(lookup(output.name));
+      frames_.pop_back();
+      retried_ = -1;  // a node of the branch
+      outputs.resize(std::max(outputs.size(), node.outputs.size()));
+      take_outputs(node, outputs);
+    } catch (Error& error) {
+      error.in(where(node));
+      throw;
+    }
+    ++frames_.back()->current;
+  }
+  return frames_.back()->current;
 }
 
 }  // namespace transmuter::runtime

@@ -235,8 +235,8 @@ TEST(Continuations, ACountThatDecidesIsKnownBehindTheBreak) {
   EXPECT_LE(r.state->counters.continuations, 3);  // none is a kind of its own where a lowering asks
 }
 
-// A break inside of a branch stays in the middle of a trace.
-TEST(Continuations, ABreakInsideOfABranchIsRunWhileTracing) {
+// A branch that is inlined is left by what follows a break in it.
+TEST(Continuations, ABreakInsideOfABranchEndsTheTrace) {
   Strings inside{encoder("words", "labels")};
   for (const std::string& n : decide("labels", "scaled", "y")) inside.push_back(n);
   const std::string taken = graph({.nodes = inside, .outputs = {value("y")}, .name = "taken"});
@@ -255,8 +255,47 @@ TEST(Continuations, ABreakInsideOfABranchIsRunWhileTracing) {
     for (const int64_t m : {1, 3, 2, 5}) EXPECT_EQ(r.run({counting({4}), words(m)}), expected(4, m > 2)) << m;
     EXPECT_EQ(r.run({counting({2}), words(2)}), (std::vector<float>{0, 4}));
   }
-  EXPECT_EQ(r.state->counters.traces, 3);
-  EXPECT_EQ(r.state->counters.continuations, 0);
+  EXPECT_EQ(r.state->counters.traces, 2);
+  EXPECT_EQ(r.state->counters.continuations, 2);
+}
+
+// The branch of a branch: what follows the break leaves both, and an error in it names all three nodes.
+TEST(Continuations, ABreakInsideOfNestedBranches) {
+  Strings inside{encoder("words", "labels")};
+  for (const std::string& n : decide("labels", "scaled", "y")) inside.push_back(n);
+  const auto choice = [](const std::string& out, const std::string& taken, const std::string& name) {
+    const std::string other = graph({.nodes = {node("Identity", {"scaled"}, {name + "_same"})},
+                                     .outputs = {value(name + "_same")},
+                                     .name = name + "_other"});
+    return node("If", {"long"}, {out}, {graph_attribute("then_branch", taken), graph_attribute("else_branch", other)});
+  };
+  inside.push_back(node("Sub", {"y", "x"}, {"less"}));
+  const std::string inner = graph({.nodes = inside, .outputs = {value("less")}, .name = "inner"});
+  const std::string outer =
+      graph({.nodes = {node("Neg", {"x"}, {"negative"}), choice("given", inner, "a"),
+                       node("Sub", {"given", "negative"}, {"more"}), node("Add", {"more", "other"}, {"sum"})},
+             .outputs = {value("sum")},
+             .name = "outer"});
+  const CompiledModel run =
+      load(bytes_of(
+               {.nodes = {node("Mul", {"x", "three"}, {"scaled"}), node("Shape", {"x"}, {"d"}),
+                          node("Gather", {"d", "zero"}, {"n"}), node("Greater", {"n", "two"}, {"long"}),
+                          choice("chosen", outer, "b"), node("Add", {"chosen", "x"}, {"z"})},
+                .inputs = {shaped("x", kFloat, {"n"}), shaped("words", kString, {"m"}), shaped("other", kFloat, {"k"})},
+                .outputs = {value("z")},
+                .initializers = {float_tensor("three", {3}), int64_tensor("zero", {0}, true),
+                                 int64_tensor("two", {2}, true)}}))
+          .compile({});
+  const auto with = [&](int64_t m, int64_t other) {
+    return run({{"x", counting({4})}, {"words", words(m)}, {"other", Tensor(std::vector<float>(other, 0.f), {other})}});
+  };
+  for (int round = 0; round < 2; ++round)
+    for (const int64_t m : {1, 3, 2, 5}) EXPECT_EQ(floats_of(with(m, 4).at("z")), expected(4, m > 2)) << m;
+  const std::string error = error_in([&] { with(3, 5); });
+  EXPECT_NE(error.find("Add"), std::string::npos) << error;
+  EXPECT_EQ(floats_of(with(3, 4).at("z")), expected(4, true));
+  EXPECT_EQ(run.stats().traces, 1);
+  EXPECT_LE(run.stats().continuations, 3);
 }
 
 // Given away: what is read before and after a break is not written over between.
