@@ -1,6 +1,7 @@
 #include "runtime/control_flow.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/memory.h"
 #include "base/run_control.h"
@@ -33,20 +34,40 @@ void append(Rows& rows, std::vector<Value>& out, size_t first, LoopGrowth& growt
   }
 }
 
-// Tensors of one dtype and shape along a new axis (negative: from the end of the result). None: an empty tensor of the
-// declared element type, extent 0 also where nothing is declared. Error where they differ.
-Tensor stack(const std::vector<Value>& rows, const onnx::ValueInfo& declared, int64_t axis) {
-  Shape shape;
-  if (rows.empty()) {
-    for (const onnx::DeclaredDim& d : declared.shape) shape.push_back(std::max<int64_t>(d.value, 0));
-  } else {
-    shape = static_cast<const Tensor&>(rows[0]).shape();
+// A loop without a trip has rows of no shape but the one that a trip would give. `first`: what that trip would be fed.
+// Where it makes no sense, what the body declares counts, an extent that it leaves open as 0.
+std::vector<Outline> outlines(const onnx::Graph& graph, size_t first_row, size_t stacked, const Body& body,
+                              const std::function<std::vector<Value>()>& first) {
+  std::vector<Outline> rows;
+  bool known = true;
+  for (size_t k = 0; k < stacked; ++k) {
+    const onnx::ValueInfo& declared = graph.outputs[first_row + k];
+    rows.push_back({declared.dtype == DType::invalid ? DType::f32 : declared.dtype, {}});
+    for (const onnx::DeclaredDim& d : declared.shape) rows.back().shape.push_back(std::max<int64_t>(d.value, 0));
+    known = known && declared.has_shape && declared.dtype != DType::invalid &&
+            std::all_of(declared.shape.begin(), declared.shape.end(),
+                        [](const onnx::DeclaredDim& d) { return d.value >= 0; });
   }
+  if (known) return rows;
+  try {
+    std::vector<Outline> traced = body.outline(first());
+    for (size_t k = 0; k < stacked && first_row + k < traced.size(); ++k)
+      if (traced[first_row + k].dtype != DType::invalid) rows[k] = std::move(traced[first_row + k]);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::cancelled || error.code() == ErrorCode::internal) throw;
+  }
+  return rows;
+}
+
+// Tensors of one dtype and shape along a new axis (negative: from the end of the result). None: an empty tensor of
+// rows as `outline` says. Error where they differ.
+Tensor stack(const std::vector<Value>& rows, const Outline& outline, int64_t axis) {
+  Shape shape = rows.empty() ? outline.shape : static_cast<const Tensor&>(rows[0]).shape();
   const int64_t rank = static_cast<int64_t>(shape.size()) + 1;
   check(normalise(axis, rank), "the axis ", axis, " of a scan output is out of range for rank ", rank);
   if (rows.empty()) {
     shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), 0);
-    return Tensor(declared.dtype == DType::invalid ? DType::f32 : declared.dtype, shape);
+    return Tensor(outline.dtype, shape);
   }
   std::vector<Tensor> tensors;
   tensors.reserve(rows.size());
@@ -80,18 +101,27 @@ std::vector<Value> run_loop(const onnx::Node& node, const std::vector<Value>& in
   std::vector<Value> state(inputs.end() - static_cast<ptrdiff_t>(loop.carried), inputs.end());
   Rows rows(loop.stacked);
   LoopGrowth growth;
-  for (int64_t i = 0; i < trips && go_on; ++i) {
-    RunControl::check_trip(i, counted);
+  // What trip `i` is fed; takes the state.
+  const auto feed = [&](int64_t i) {
     std::vector<Value> in{Tensor::scalar(i), Tensor(std::vector<uint8_t>{1}, {}).bitcast(DType::boolean)};
     in.insert(in.end(), std::make_move_iterator(state.begin()), std::make_move_iterator(state.end()));
-    std::vector<Value> out = body.run(std::move(in));
+    return in;
+  };
+  std::vector<Outline> empty(loop.stacked);
+  if (loop.stacked > 0 && (trips <= 0 || !go_on)) {
+    const std::vector<Value> kept = state;
+    empty = outlines(graph, 1 + state.size(), loop.stacked, body, [&] { return feed(0); });
+    state = kept;
+  }
+  for (int64_t i = 0; i < trips && go_on; ++i) {
+    RunControl::check_trip(i, counted);
+    std::vector<Value> out = body.run(feed(i));
     go_on = truth(out.at(0), "Loop: the condition");
     append(rows, out, 1 + state.size(), growth);
     for (size_t k = 0; k < state.size(); ++k) state[k] = std::move(out[1 + k]);
     if (go_on && i + 1 < trips) growth.check(bytes_of(state), i);
   }
-  const size_t first = 1 + state.size();
-  for (size_t k = 0; k < rows.size(); ++k) state.emplace_back(stack(rows[k], graph.outputs[first + k], 0));
+  for (size_t k = 0; k < rows.size(); ++k) state.emplace_back(stack(rows[k], empty[k], 0));
   return state;
 }
 
@@ -124,6 +154,19 @@ std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& in
   std::vector<Value> state(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(scan.carried));
   Rows rows(scan.stacked);
   LoopGrowth growth;
+  std::vector<Outline> empty(scan.stacked);
+  if (scan.stacked > 0 && trips == 0) {
+    empty = outlines(graph, scan.carried, scan.stacked, body, [&] {
+      std::vector<Value> in = state;
+      for (size_t k = 0; k < scan.scanned; ++k) {
+        const Tensor& x = inputs[scan.carried + k];
+        Shape shape = x.shape();
+        shape.erase(shape.begin() + static_cast<ptrdiff_t>(scan.in_axes[k]));
+        in.emplace_back(Tensor::zeros(x.dtype(), std::move(shape)));
+      }
+      return in;
+    });
+  }
   for (int64_t i = 0; i < trips; ++i) {
     RunControl::check();
     std::vector<Value> in = state;
@@ -137,7 +180,7 @@ std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& in
   }
   for (size_t k = 0; k < scan.stacked; ++k) {
     if (scan.out_directions[k]) std::reverse(rows[k].begin(), rows[k].end());
-    state.emplace_back(stack(rows[k], graph.outputs[scan.carried + k], scan.out_axes[k]));
+    state.emplace_back(stack(rows[k], empty[k], scan.out_axes[k]));
   }
   return state;
 }

@@ -8,10 +8,18 @@
 
 namespace transmuter::runtime {
 
+// What a tensor that was not computed would be; dtype invalid: nobody knows. Extents that depend on data count as 0.
+struct Outline {
+  DType dtype = DType::invalid;
+  Shape shape;
+};
+
 // One trip of a body: its inputs by position -> its outputs.
 struct Body {
   virtual ~Body() = default;
   virtual std::vector<Value> run(std::vector<Value> inputs) const = 0;
+  // Of the outputs, by tracing alone; may throw where the body makes no sense for these inputs.
+  virtual std::vector<Outline> outline(std::vector<Value> inputs) const = 0;
 };
 
 // How the inputs and outputs of a Loop or a Scan fall to its body.

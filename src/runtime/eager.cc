@@ -49,6 +49,11 @@ struct EagerRunner::Walked : Body {
   std::vector<Value> run(std::vector<Value> inputs) const override {
     return runner.run_graph(graph_attribute(node, "body"), inputs, &scope, outside.in_trip(node.number, trips++));
   }
+  std::vector<Outline> outline(std::vector<Value> inputs) const override {
+    const onnx::Graph& body = graph_attribute(node, "body");
+    for (const std::string& name : body.captures) inputs.push_back(scope.get(name));
+    return runner.tracer_of(body).outline(inputs, outside.in_trip(node.number, 0));
+  }
   EagerRunner& runner;
   const onnx::Node& node;
   const Scope& scope;
@@ -80,6 +85,20 @@ NodeRunner& EagerRunner::runner_of(const onnx::Node& node, const Scope& scope) {
     runner = std::make_unique<NodeRunner>(node, engine_, std::move(constants));
   }
   return *runner;
+}
+
+GraphRunner& EagerRunner::tracer_of(const onnx::Graph& body) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<GraphRunner>& tracer = tracers_[&body];
+  if (!tracer) {
+    auto graph = std::make_shared<onnx::Graph>(body);
+    for (onnx::ValueInfo& input : graph->inputs) input.has_shape = false;  // not checked when it is fed
+    for (onnx::ValueInfo& output : graph->outputs) output.kind = onnx::ValueInfo::Kind::none;
+    for (const std::string& name : body.captures) graph->inputs.emplace_back().name = name;
+    graph->captures.clear();
+    tracer = std::make_unique<GraphRunner>(std::move(graph), engine_);
+  }
+  return *tracer;
 }
 
 std::vector<Value> EagerRunner::run_node(const onnx::Node& node, const Scope& scope, const RunContext& context) {

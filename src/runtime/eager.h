@@ -10,6 +10,7 @@
 
 #include "onnx/graph.h"
 #include "runtime/engine.h"
+#include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
 #include "runtime/run_context.h"
 #include "transmuter/value.h"
@@ -36,12 +37,15 @@ class EagerRunner {
   std::vector<Value> run_node(const onnx::Node& node, const Scope& scope, const RunContext& context);
   NodeRunner& runner_of(const onnx::Node& node, const Scope& scope);
   const Order& order_of(const onnx::Graph& graph);
+  // Of a loop's body, whose captures follow its inputs: what its rows would be when no trip runs.
+  GraphRunner& tracer_of(const onnx::Graph& body);
 
   const onnx::Graph& graph_;
   std::shared_ptr<const Engine> engine_;
   mutable std::mutex mutex_;
   std::unordered_map<const onnx::Node*, std::unique_ptr<NodeRunner>> nodes_;
   std::unordered_map<const onnx::Graph*, std::unique_ptr<const Order>> orders_;
+  std::unordered_map<const onnx::Graph*, std::unique_ptr<GraphRunner>> tracers_;
 };
 
 }  // namespace transmuter::runtime

@@ -107,6 +107,10 @@ struct TracedBody : Body {
     inputs.insert(inputs.end(), captures.begin(), captures.end());
     return step.body->run(inputs, outside.in_trip(step.node->number, trips++));
   }
+  std::vector<Outline> outline(std::vector<Value> inputs) const override {
+    inputs.insert(inputs.end(), captures.begin(), captures.end());
+    return step.body->outline(inputs, outside.in_trip(step.node->number, 0));
+  }
   const EagerStep& step;
   std::vector<Value> captures;
   const RunContext& outside;

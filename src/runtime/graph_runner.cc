@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/strings.h"
+#include "runtime/control_flow.h"
 #include "runtime/execute.h"
 #include "runtime/input_values.h"
 #include "runtime/node_runner.h"
@@ -33,6 +34,43 @@ std::unique_ptr<Bindings> bindings_for(const Trace& trace, const Bindings* befor
   }
   bind_symbols(*trace.scope, slots, *bindings);
   return bindings;
+}
+
+// An extent that is only known once the trace has run is 0.
+Shape shape_in(const Dims& dims, Bindings& bindings) {
+  Shape shape;
+  for (const Dim& dim : dims) {
+    try {
+      shape.push_back(bindings.evaluate(dim));
+    } catch (const Error&) {
+      shape.push_back(0);
+    }
+  }
+  return shape;
+}
+
+std::vector<Outline> outlines_of(const Trace& trace, const std::vector<Value>& slots, Bindings& bindings) {
+  std::vector<Outline> outlines;
+  for (const Ref& ref : trace.outputs) {
+    Outline& outline = outlines.emplace_back();
+    if (ref.kind == Ref::Kind::constant) {
+      outline = {ref.constant.dtype(), ref.constant.shape()};
+    } else if (ref.kind == Ref::Kind::slot) {
+      const auto slot = static_cast<size_t>(ref.slot);
+      if (slot < slots.size() && slots[slot].is_tensor())
+        outline = {slots[slot].tensor.dtype(), slots[slot].tensor.shape()};
+      for (const auto& step : trace.steps) {
+        const auto* segment = std::get_if<Segment>(&step);
+        if (!segment) continue;
+        for (size_t i = 0; i < segment->output_slots.size(); ++i) {
+          if (segment->output_slots[i] != ref.slot) continue;
+          const ir::Type& type = segment->program->type(segment->program->results()[i]);
+          outline = {type.dtype, shape_in(type.shape, bindings)};
+        }
+      }
+    }
+  }
+  return outlines;
 }
 
 void trim_all(const TraceList& list) {
@@ -204,6 +242,16 @@ void GraphRunner::ensure_trace(const std::vector<Value>& inputs, const RunContex
   Place place{inputs, {}, {}};
   while (advance(place, context, nullptr, false)) {
   }
+}
+
+std::vector<Outline> GraphRunner::outline(const std::vector<Value>& inputs, const RunContext& context) {
+  Place place{inputs, {}, {}};
+  while (advance(place, context, nullptr, false)) {
+  }
+  std::vector<Value> slots;
+  const Chosen last = find(place, {}, slots);
+  // Another thread may have taken its place since.
+  return last.trace ? outlines_of(*last.trace, slots, *last.bindings) : std::vector<Outline>();
 }
 
 void GraphRunner::trim() const { trim_all(traces_); }

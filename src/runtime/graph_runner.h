@@ -18,6 +18,7 @@
 namespace transmuter::runtime {
 
 struct Donation;  // execute.h
+struct Outline;   // control_flow.h
 
 struct GraphOptions {
   std::vector<int32_t> static_inputs;  // positions of inputs whose values are known while tracing
@@ -38,6 +39,8 @@ class GraphRunner {
                          const Donation* donation = nullptr);
   // Traces if no trace fits. Only what leads to breaks runs.
   void ensure_trace(const std::vector<Value>& inputs, const RunContext& context);
+  // What the outputs would be, from a trace, which is made if none fits. Only what leads to breaks runs.
+  std::vector<Outline> outline(const std::vector<Value>& inputs, const RunContext& context);
   // Frees the plans of all traces.
   void trim() const;
 

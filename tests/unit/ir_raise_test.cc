@@ -174,6 +174,18 @@ TEST(Raise, Softmax) {
 
 // ---- activations
 
+// In f64 a constant of an f32's digits is another number, and the composite would give other results.
+TEST(Raise, GeluInDoublesNeedsDoubles) {
+  for (const bool rounded : {false, true}) {
+    Builder b(nullptr);
+    const Value x = b.input({DType::f64, Dims{4}}, "x");
+    const double root = rounded ? static_cast<double>(std::sqrt(2.0F)) : std::sqrt(2.0);
+    const Value curve = plus(b, b.erf(b.divide(x, b.like(x, root))), 1);
+    const Program program = b.finish({times(b, b.multiply(x, curve), 0.5)});
+    EXPECT_EQ(composites(raised(program)), rounded ? "" : "gelu");
+  }
+}
+
 TEST(Raise, Gelu) {
   const double root = std::sqrt(0.5), factor = std::sqrt(2 / M_PI);
   const auto one_plus_erf = [=](Builder& b, Value x) {

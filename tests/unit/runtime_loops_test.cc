@@ -188,6 +188,42 @@ TEST_P(Loops, AStateWhoseRankSettlesIsInTheProgram) {
   EXPECT_EQ(run.stats().traces, 2);
 }
 
+// Rows that no trip makes have the shape that a trip would give them, whoever drives the loop: in the program with a
+// state that keeps its shape, with one that another follows, by the host, or node by node.
+TEST_P(Loops, WithoutATripRowsKeepTheShapeOfOne) {
+  struct Case {
+    const char* what;
+    std::vector<std::string> nodes;
+    Shape rows;
+  };
+  const Case cases[] = {
+      {"in the program", {node("Add", {"state", "w"}, {"next"}), node("MatMul", {"next", "m"}, {"row"})}, {0, 2, 4}},
+      {"the state changes", {node("Add", {"state", "w"}, {"row"}), node("MatMul", {"row", "m"}, {"next"})}, {0, 2, 3}},
+      {"another rank",
+       {node("Unsqueeze", {"state", "axis"}, {"next"}), node("Add", {"state", "w"}, {"row"})},
+       {0, 2, 3}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    std::vector<std::string> nodes = c.nodes;
+    nodes.push_back(node("Identity", {"go"}, {"on"}));
+    const std::string body = body_of(nodes, {value("i", kInt64), value("go", kBool), value("state")},
+                                     {value("on", kBool), value("next"), value("row")});
+    const Model model =
+        load({.nodes = {node("Loop", {"trips", "", "start"}, {"y", "rows"}, {graph_attribute("body", body)})},
+              .inputs = {shaped("trips", kInt64, {}), shaped("start", kFloat, {"a", "b"}), shaped("w", kFloat, {"b"}),
+                         shaped("m", kFloat, {"b", "c"})},
+              .outputs = {value("y"), value("rows")},
+              .initializers = {int64_tensor("axis", {0})}});
+    const TensorMap inputs{{"trips", Tensor::scalar(int64_t{0})},
+                           {"start", counting({2, 3})},
+                           {"w", counting({3})},
+                           {"m", counting({3, 4})}};
+    EXPECT_EQ(compiled_here(model)(inputs).at("rows").tensor.shape(), c.rows);
+    EXPECT_EQ(model.run(inputs, GetParam()).at("rows").tensor.shape(), c.rows);
+  }
+}
+
 // A state of one rank more each trip: a trace of the body for each rank, made once.
 TEST_P(Loops, AStateWhoseRankGrowsTakesATraceOfTheBodyForEachRank) {
   const std::string body = body_of(

@@ -1,4 +1,6 @@
 // loop: ONNX Loop and Scan; and what runs of regions see of the symbols around them.
+#include <functional>
+
 #include "base/memory.h"
 #include "base/run_control.h"
 #include "ir/composites/common.h"
@@ -114,6 +116,30 @@ size_t bytes_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
+// The extents of rows of which there are none: those that a first trip would have given, 0 where that trip would make
+// no sense or only running it tells.
+Shape shape_without_trips(const Type& row, int64_t axis, const std::function<Bindings*()>& first_trip) {
+  Shape shape(row.shape.size(), 0);
+  try {
+    if (Bindings* bindings = first_trip()) {
+      for (size_t i = 0; i < shape.size(); ++i) {
+        try {
+          shape[i] = bindings->evaluate(row.shape[i]);
+        } catch (const Error&) {
+          shape[i] = 0;
+        }
+      }
+    }
+  } catch (const Error&) {
+    // An assertion of the body: nothing is known.
+  }
+  if (axis >= 0)
+    shape[static_cast<size_t>(axis)] = 0;
+  else
+    shape.insert(shape.begin(), 0);
+  return shape;
+}
+
 void evaluate_loop(EvaluateContext& ctx) {
   const auto& attributes = ctx.as<LoopAttributes>();
   const Parts parts(attributes, *ctx.op.regions[0]);
@@ -149,14 +175,19 @@ void evaluate_loop(EvaluateContext& ctx) {
   }
   ctx.results.resize(ctx.op.results.size());
   size_t next = 0;
+  const auto first_trip = [&] {
+    std::vector<Tensor> in{Tensor::scalar(t)};
+    in.insert(in.end(), operands.begin(), operands.end());
+    return region.enter(ctx.bindings, in);
+  };
   for (Tensor& value : state) {
     define_extents(ctx, next, value.shape());
     ctx.results[next++] = std::move(value);
   }
   for (size_t k = 0; k < parts.stacked; ++k) {
     const int64_t axis = attributes.row_axes[k];
-    if (rows[k].empty()) {  // rows that were never made have the extents of their type, as far as they are known
-      define_extents(ctx, next, Shape(static_cast<size_t>(ctx.result_type(next).rank()), 0));
+    if (rows[k].empty()) {
+      define_extents(ctx, next, shape_without_trips(parts.row(k), axis, first_trip));
       ctx.make_result(next);
     } else {
       ctx.results[next] = rows_joined(rows[k], axis);

@@ -82,11 +82,15 @@ class ActivationRaiser {
     return p == &prim::multiply || p == &prim::add || p == &prim::divide || p == &prim::subtract;
   }
 
+  double meant(Value value, double number) const {
+    return match_.type(value).dtype == DType::f64 ? number : before_halving(number);
+  }
+
   // The value as a polynomial in x and t ({}: none).
   std::optional<Polynomial> polynomial(Value value, Value x, Value t, int depth) const {
     if (value == t) return monomial(0, 1);
     if (value == x) return monomial(1, 0);
-    if (const auto number = match_.number(value)) return monomial(0, 0, before_halving(*number));
+    if (const auto number = match_.number(value)) return monomial(0, 0, meant(value, *number));
     const Op* op = match_.definition(value);
     if (!op || depth == 0) return {};
     if (op->primitive == &prim::negate) {
@@ -104,7 +108,7 @@ class ActivationRaiser {
     if (op->primitive == &prim::divide) {
       const auto divisor = match_.number(op->operands[1]);
       const auto a = divisor && *divisor != 0 ? polynomial(op->operands[0], x, t, depth - 1) : std::nullopt;
-      return a ? product(*a, monomial(0, 0, 1 / before_halving(*divisor))) : a;
+      return a ? product(*a, monomial(0, 0, 1 / meant(op->operands[1], *divisor))) : a;
     }
     const auto a = polynomial(op->operands[0], x, t, depth - 1);
     const auto b = a ? polynomial(op->operands[1], x, t, depth - 1) : std::nullopt;
@@ -145,8 +149,11 @@ class ActivationRaiser {
     const auto outer = polynomial(whole, x, t, kDepth);
     if (!outer) return {};
     const bool logistic = curve.primitive == &prim::logistic;
+    // In f64 a constant with the digits of an f32 is another number.
+    const bool fine = match_.type(whole).dtype == DType::f64;
+    const double close = fine ? 1e-14 : 1e-6, near = fine ? 1e-14 : 1e-5;
     const Polynomial half = combined(monomial(1, 0, 0.5), monomial(1, 1, 0.5), 1);
-    if (!agrees(*outer, logistic ? monomial(1, 1) : half, 1e-6)) return {};
+    if (!agrees(*outer, logistic ? monomial(1, 1) : half, close)) return {};
     const auto inner = polynomial(curve.operands[0], x, {}, kDepth);
     if (!inner) return {};
     Builder& build = copier_.build();
@@ -156,11 +163,11 @@ class ActivationRaiser {
       return silu(build, copier_[x], slope);
     }
     if (curve.primitive == &prim::erf) {
-      if (!agrees(*inner, monomial(1, 0, std::numbers::sqrt2 / 2), 1e-6)) return {};
+      if (!agrees(*inner, monomial(1, 0, std::numbers::sqrt2 / 2), close)) return {};
       return gelu(build, copier_[x], GeluKind::erf);
     }
     const double factor = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-    if (!agrees(*inner, combined(monomial(1, 0, factor), monomial(3, 0, factor * 0.044715), 1), 1e-5)) return {};
+    if (!agrees(*inner, combined(monomial(1, 0, factor), monomial(3, 0, factor * 0.044715), 1), near)) return {};
     return gelu(build, copier_[x], GeluKind::tanh);
   }
 
