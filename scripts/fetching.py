@@ -1,5 +1,6 @@
 """Shared by the fetch scripts: checked downloads from package registries and over HTTPS. Standard library only."""
 import hashlib
+import io
 import os
 import pathlib
 import subprocess
@@ -96,12 +97,21 @@ def package(registry, name, version, folder):
 
 
 def members(archive, paths):
-    """The bytes of each path inside an archive."""
+    """The bytes of each path inside an archive; A!B is B inside the zip file A."""
+    return [member(archive, path) for path in paths]
+
+
+def member(archive, path):
     try:
         if archive.suffix == ".tgz":
             with tarfile.open(archive) as tar:
-                return [tar.extractfile(path).read() for path in paths]
+                return tar.extractfile(path).read()
+        outer, _, inner = path.partition("!")
         with zipfile.ZipFile(archive) as bundle:
-            return [bundle.read(path) for path in paths]
+            data = bundle.read(outer)
+        if not inner:
+            return data
+        with zipfile.ZipFile(io.BytesIO(data)) as bundle:
+            return bundle.read(inner)
     except (KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise FetchError(f"{archive.name}: {error}") from None

@@ -107,6 +107,8 @@ struct GenerationPrompt {
   std::vector<int64_t> decoder_ids;
   std::vector<int64_t> negative_ids;  // guidance: the text to lead away from; empty: the prompt's last token
   std::optional<uint64_t> seed;       // of this prompt's draws, wherever it stands in a call; else the settings' seed
+  // What the encoder takes instead, by its inputs' names, one row (a sound's features); `ids` may be empty then.
+  TensorMap encoder_inputs = {};
 };
 
 enum class StopReason : uint8_t { length, eos, stop, time, caller };

@@ -71,8 +71,10 @@ void check(const GenerationConfig& c, const GenerationCall& call, size_t prompts
 }
 
 Start start_of(const GenerationPrompt& prompt, size_t place, const GenerationConfig& config, bool has_encoder) {
-  if (prompt.ids.empty()) refuse(str("prompt ", place, " has no tokens"));
-  Start start{place, prompt.ids, {}, prompt.negative_ids, prompt.seed};
+  if (!prompt.encoder_inputs.empty() && !has_encoder)
+    refuse(str("prompt ", place, " has encoder_inputs, but there is no encoder"));
+  if (prompt.ids.empty() && prompt.encoder_inputs.empty()) refuse(str("prompt ", place, " has no tokens"));
+  Start start{place, prompt.ids, {}, prompt.negative_ids, prompt.seed, prompt.encoder_inputs};
   if (has_encoder) {
     start.read = prompt.ids;
     start.ids = prompt.decoder_ids;
@@ -93,7 +95,7 @@ std::vector<std::vector<Start>> groups_of(std::vector<Start> starts, const Token
   std::map<std::vector<size_t>, std::vector<Start>> groups;
   for (Start& start : starts) {
     std::vector<size_t> key;
-    if (alone) key.push_back(start.place);
+    if (alone || !start.encoder_inputs.empty()) key.push_back(start.place);
     if (!model.pads_left() || model.has_encoder()) key.push_back(start.ids.size());
     if (model.has_encoder() && !model.masks_encoder()) key.push_back(start.read.size());
     groups[key].push_back(std::move(start));

@@ -28,15 +28,18 @@ Tokens padded(const std::vector<std::span<const int64_t>>& texts, int64_t pad, b
   return tokens;
 }
 
+TensorMap Search::encoded() const {
+  if (!model->has_encoder()) return {};
+  if (!starts[0].encoder_inputs.empty()) return model->encode(starts[0].encoder_inputs, run_options);
+  std::vector<std::span<const int64_t>> read;
+  for (const Start& start : starts) read.emplace_back(start.read);
+  return model->encode(padded(read, pad, false), run_options);
+}
+
 TokenRun Search::prefill(Tensor& scores) const {
-  std::vector<std::span<const int64_t>> texts, read;
-  for (const Start& start : starts) {
-    texts.emplace_back(start.ids);
-    read.emplace_back(start.read);
-  }
-  TensorMap encoded;
-  if (model->has_encoder()) encoded = model->encode(padded(read, pad, false), run_options);
-  TokenRun run(model, std::move(encoded));
+  std::vector<std::span<const int64_t>> texts;
+  for (const Start& start : starts) texts.emplace_back(start.ids);
+  TokenRun run(model, encoded());
   scores = run.step(padded(texts, pad, true), run_options);
   return run;
 }
@@ -166,10 +169,7 @@ std::vector<GeneratedTokens> write_tokens(const Search& search, std::optional<To
     if (cached_ids) *cached_ids = search.starts[0].ids;
   }
   if (search.config.guidance_scale != 1) {
-    avoiding.emplace(search.model,
-                     search.model->has_encoder()
-                         ? search.model->encode(padded({search.starts[0].read}, search.pad, false), search.run_options)
-                         : TensorMap());
+    avoiding.emplace(search.model, search.encoded());
     without = avoiding->step(padded({search.starts[0].avoid}, search.pad, true), search.run_options);
   }
   if (const int64_t copies = search.config.num_return_sequences; copies > 1) {

@@ -20,6 +20,7 @@ struct Start {
   std::vector<int64_t> read;   // of the encoder
   std::vector<int64_t> avoid;  // guidance
   std::optional<uint64_t> seed;
+  TensorMap encoder_inputs;  // in place of `read`; such a prompt runs alone
 };
 
 struct Search {
@@ -33,6 +34,8 @@ struct Search {
   int64_t max_length = 0;  // so too
   int64_t pad = 0;
 
+  // What the encoder, if there is one, makes of what the prompts give it.
+  TensorMap encoded() const;
   // The state after all prompts, a row each, and the scores of what comes next.
   TokenRun prefill(Tensor& scores) const;
   bool is_eos(int64_t id) const;

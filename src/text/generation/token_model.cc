@@ -126,12 +126,23 @@ TensorMap TokenModel::encode(const Tokens& tokens, const RunOptions& options) co
     if (spec.name == "input_ids") inputs[spec.name] = tokens.ids_as(spec.dtype);
     if (spec.name == "attention_mask") inputs[spec.name] = tokens.mask_as(spec.dtype);
   }
+  TensorMap encoded = encode(inputs, options);
+  encoded["encoder_attention_mask"] = tokens.mask_as(DType::i64);
+  return encoded;
+}
+
+TensorMap TokenModel::encode(const TensorMap& inputs, const RunOptions& options) const {
   TensorMap outputs = (*encoder_)(inputs, options);
   TensorMap encoded;
-  const auto states = outputs.find("last_hidden_state");
-  encoded["encoder_hidden_states"] =
-      std::move(states != outputs.end() ? states->second : outputs.at(encoder_->outputs().front().name));
-  encoded["encoder_attention_mask"] = tokens.mask_as(DType::i64);
+  const auto found = outputs.find("last_hidden_state");
+  Value& states = found != outputs.end() ? found->second : outputs.at(encoder_->outputs().front().name);
+  // All of what it heard counts, however the encoder shortened it.
+  if (states.tensor.rank() >= 2) {
+    const Shape shape{states.tensor.dim(0), states.tensor.dim(1)};
+    encoded["encoder_attention_mask"] =
+        Tensor(std::vector<int64_t>(static_cast<size_t>(element_count(shape)), 1), shape);
+  }
+  encoded["encoder_hidden_states"] = std::move(states);
   return encoded;
 }
 

@@ -34,8 +34,9 @@ class TokenModel {
   bool pads_left() const { return pads_left_; }
   // The same of what the encoder reads, padded on the right.
   bool masks_encoder() const { return masks_encoder_; }
-  // What the encoder makes of its tokens, by name of the decoder's inputs.
+  // What the encoder makes of its tokens, or of its inputs by name, by name of the decoder's inputs.
   TensorMap encode(const Tokens& tokens, const RunOptions& options) const;
+  TensorMap encode(const TensorMap& inputs, const RunOptions& options) const;
 
  private:
   friend class TokenRun;
