@@ -42,6 +42,55 @@ double peak_rss_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// All that the telemetry counts, after the runs.
+json counters_json(const CompiledModel& run) {
+  const telemetry::Counters c = telemetry::counters();
+  return {{"runs", c.runs},
+          {"traces",
+           {{"model", c.traces},
+            {"body", c.body_traces},
+            {"node", c.node_traces},
+            {"continuation", c.continuations},
+            {"hits", c.trace_hits},
+            {"evictions", c.trace_evictions}}},
+          {"breaks", c.breaks},
+          {"compiles", c.compiles},
+          {"plans", {{"made", c.binds}, {"hits", c.plan_hits}, {"evictions", c.plan_evictions}}},
+          {"caches", {{"appends", c.appends}, {"copies", c.cache_copies}}},
+          {"allocated_bytes", c.allocated_bytes},
+          {"bytes",
+           {{"weights", c.weight_bytes},
+            {"prepared", c.prepared_bytes},
+            {"arena", c.arena_bytes},
+            {"cache", c.cache_bytes}}},
+          {"prepared_by_type", run.memory().prepared}};
+}
+
+void print_counters(const CompiledModel& run) {
+  const telemetry::Counters c = telemetry::counters();
+  const auto n = [](int64_t count) { return static_cast<long long>(count); };
+  const auto mb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  std::printf(
+      "traces      %lld made (%lld of bodies, %lld of nodes, %lld behind breaks), %lld met again, %lld dropped; "
+      "%lld breaks, %lld segments compiled\n",
+      n(c.traces + c.body_traces + c.node_traces + c.continuations), n(c.body_traces), n(c.node_traces),
+      n(c.continuations), n(c.trace_hits), n(c.trace_evictions), n(c.breaks), n(c.compiles));
+  std::printf(
+      "plans       %lld made in %.1f us, %lld met again, %lld dropped; caches: %lld grown in place, %lld copied\n",
+      n(c.binds), c.bind_seconds * 1e6, n(c.plan_hits), n(c.plan_evictions), n(c.appends), n(c.cache_copies));
+  std::string prepared;
+  for (const auto& [dtype, bytes] : run.memory().prepared) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%s%s %.1f", prepared.empty() ? "" : ", ", dtype.c_str(), mb(bytes));
+    prepared += text;
+  }
+  std::printf(
+      "memory      peak %.1f MB; weights %.1f MB, prepared %.1f MB%s%s%s, arenas %.1f MB, caches %.1f MB; runs "
+      "allocated %.1f MB\n",
+      peak_rss_mb(), mb(c.weight_bytes), mb(c.prepared_bytes), prepared.empty() ? "" : " (", prepared.c_str(),
+      prepared.empty() ? "" : ")", mb(c.arena_bytes), mb(c.cache_bytes), mb(c.allocated_bytes));
+}
+
 void bench_decode(const BenchOptions& options, const Model& model, const CompiledModel& run, int64_t vocabulary,
                   double load_ms) {
   const json figures = decode_figures(model, run, parse_extents(options.extents), vocabulary, options.past,
@@ -58,6 +107,7 @@ void bench_decode(const BenchOptions& options, const Model& model, const Compile
                       {"bind_us", stats.bind_us},
                       {"cache_copies", stats.cache_copies},
                       {"peak_rss_mb", peak_rss_mb()},
+                      {"counters", counters_json(run)},
                       {"decode", figures}};
     std::printf("%s\n", out.dump().c_str());
     return;
@@ -68,11 +118,7 @@ void bench_decode(const BenchOptions& options, const Model& model, const Compile
   std::printf("token       median %.3f ms, min %.3f ms, p90 %.3f ms over %lld tokens (CPU %.3f ms)\n", ms("token_ms"),
               ms("token_min_ms"), ms("token_p90_ms"), static_cast<long long>(options.decode), ms("token_cpu_ms"));
   std::printf("start       load %.1f ms, trace %.1f ms, compile %.1f ms\n", load_ms, stats.trace_ms, stats.compile_ms);
-  std::printf("cache       traces %lld, sizes bound %lld in %.1f us, caches copied %lld\n",
-              static_cast<long long>(stats.traces), static_cast<long long>(stats.binds), stats.bind_us,
-              static_cast<long long>(stats.cache_copies));
-  std::printf("memory      peak %.1f MB, arenas %.1f MB\n", peak_rss_mb(),
-              static_cast<double>(stats.arena_bytes) / 1e6);
+  print_counters(run);
 }
 
 void bench(const BenchOptions& options) {
@@ -127,7 +173,8 @@ void bench(const BenchOptions& options) {
                       {"breaks", stats.breaks},
                       {"bind_us", stats.bind_us},
                       {"arena_mb", static_cast<double>(stats.arena_bytes) / 1e6},
-                      {"peak_rss_mb", peak_rss_mb()}};
+                      {"peak_rss_mb", peak_rss_mb()},
+                      {"counters", counters_json(run)}};
     std::printf("%s\n", out.dump().c_str());
     return;
   }
@@ -137,11 +184,7 @@ void bench(const BenchOptions& options) {
   std::printf("start       load %.1f ms, trace %.1f ms, compile %.1f ms, first run %.1f ms\n", load_ms, stats.trace_ms,
               stats.compile_ms, first_ms);
   if (!options.warm_up.empty()) std::printf("warm-up     %.1f ms\n", warm_up_ms);
-  std::printf("cache       traces %lld (%lld dropped), sizes bound %lld in %.1f us, met again %lld\n",
-              static_cast<long long>(stats.traces), static_cast<long long>(stats.evictions),
-              static_cast<long long>(stats.binds), stats.bind_us, static_cast<long long>(stats.plan_hits));
-  std::printf("memory      peak %.1f MB, arenas %.1f MB\n", peak_rss_mb(),
-              static_cast<double>(stats.arena_bytes) / 1e6);
+  print_counters(run);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct InspectOptions {
   std::string data_set;
   bool as_json = false;
   bool trace = false;
+  bool memory = false;
 };
 
 std::string spec_text(const ValueSpec& spec) {
@@ -48,7 +49,11 @@ json spec_json(const ValueSpec& spec) {
           {"optional", spec.optional}};
 }
 
-void print_json(const Model& model, const ModelSummary& summary) {
+json memory_json(const MemoryUse& use) {
+  return {{"stored", use.stored}, {"prepared", use.prepared}, {"arenas", use.arenas}};
+}
+
+void print_json(const Model& model, const ModelSummary& summary, const MemoryUse* memory = nullptr) {
   json out = {{"ir_version", summary.ir_version},
               {"producer", summary.producer},
               {"opsets", summary.opsets},
@@ -58,6 +63,7 @@ void print_json(const Model& model, const ModelSummary& summary) {
   for (const ValueSpec& spec : model.outputs()) out["outputs"].push_back(spec_json(spec));
   for (const auto& [dtype, weights] : summary.weights)
     out["weights"][dtype] = {{"tensors", weights.first}, {"bytes", weights.second}};
+  if (memory) out["memory"] = memory_json(*memory);
   std::printf("%s\n", out.dump().c_str());
 }
 
@@ -84,15 +90,25 @@ void print_text(const Model& model, const ModelSummary& summary) {
   for (const std::string& node : summary.unsupported) std::printf("unsupported  %s\n", node.c_str());
 }
 
+void print_memory(const MemoryUse& use) {
+  const auto rows = [](const char* what, const std::map<std::string, int64_t>& bytes) {
+    for (const auto& [dtype, count] : bytes)
+      std::printf("memory     %s as %s: %.2f MB\n", what, dtype.c_str(), static_cast<double>(count) / 1e6);
+  };
+  rows("stored", use.stored);
+  rows("prepared", use.prepared);
+  if (use.prepared.empty()) std::printf("memory     nothing prepared: weights are read as they are stored\n");
+  std::printf("memory     arenas: %.2f MB\n", static_cast<double>(use.arenas) / 1e6);
+}
+
 void inspect(const InspectOptions& options) {
   const Model model = Model::load(local_path(options.model));
   const ModelSummary summary = model.summary();
-  if (options.as_json) {
-    print_json(model, summary);
-  } else {
-    print_text(model, summary);
+  if (!options.as_json) print_text(model, summary);
+  if (!options.trace && !options.memory) {
+    if (options.as_json) print_json(model, summary);
+    return;
   }
-  if (!options.trace) return;
   TensorMap inputs;
   if (!options.data_set.empty()) {
     inputs = read_data_set(model, options.data_set);
@@ -101,10 +117,12 @@ void inspect(const InspectOptions& options) {
   } else {
     inputs = generated_inputs(model, parse_extents(options.extents), 100);
   }
-  CompileOptions compile = options.engine.compile_options();
-  const CompiledModel run = model.compile(compile);
+  const CompiledModel run = model.compile(options.engine.compile_options());
   run(inputs);
-  std::printf("%s", run.trace_text().c_str());
+  const MemoryUse use = run.memory();
+  if (options.as_json) print_json(model, summary, options.memory ? &use : nullptr);
+  if (options.memory && !options.as_json) print_memory(use);
+  if (options.trace) std::printf("%s", run.trace_text().c_str());
 }
 
 }  // namespace
@@ -116,9 +134,11 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--json", options->as_json, "one JSON object");
   command->add_flag("--trace", options->trace,
                     "run once and print the trace: segments, guards, assertions, breaks, specialisations");
-  command->add_option("--dim", options->extents, "NAME=VALUE for --trace with generated inputs");
-  command->add_option("-i,--input", options->inputs, "inputs for --trace, as run takes them");
-  command->add_option("--data-set", options->data_set, "a test_data_set_N folder for --trace");
+  command->add_flag("--memory", options->memory,
+                    "run once and print what the weights take: as stored, and as the backend prepared them");
+  command->add_option("--dim", options->extents, "NAME=VALUE for --trace and --memory with generated inputs");
+  command->add_option("-i,--input", options->inputs, "inputs for --trace and --memory, as run takes them");
+  command->add_option("--data-set", options->data_set, "a test_data_set_N folder for --trace and --memory");
   options->engine.add_to(*command);
   command->callback([options] { inspect(*options); });
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "telemetry_options.h"
 #include "transmuter/transmuter.h"
 
 namespace transmuter::cli {
@@ -28,6 +29,8 @@ void EngineOptions::add_to(CLI::App& command) {
   command.add_option("--seed", seed, "of the random operators")->capture_default_str();
   command.add_option("--static", static_inputs,
                      "inputs (by name) whose values are known while tracing; another value makes another trace");
+  // inspect prints a model's traces by that name.
+  if (!command.get_option_no_throw("--trace")) add_trace_option(command);
 }
 
 CompileOptions EngineOptions::compile_options() const {
@@ -125,8 +128,10 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "transmuter: %s\n", sentence.c_str());
       return 2;
     }
+    cli::log_if_asked();
     app.parse(argc, argv);
     cli::finish_output();
+    cli::finish_trace();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const cli::Failed& failed) {

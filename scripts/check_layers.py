@@ -19,7 +19,7 @@ BELOW = {
     "onnx": ["tensor"],
     "ir": ["tensor"],
     "ops": ["ir", "onnx", "image"],
-    "backends": ["ir"],  # the interface: files right in src/backends
+    "backends": ["ir", "telemetry"],  # the interface: files right in src/backends
     "backends/reference": ["backends"],
     "backends/cpu": ["backends"],
     "backends/pjrt": ["backends"],

@@ -143,7 +143,7 @@ check "guides/supported_operators.md is current" \
   bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
-for guide in language_models pipelines; do
+for guide in language_models pipelines telemetry; do
   check "guide $guide" "$python" tests/check_guides.py "$program" "guides/$guide.md" "$build/guide"
 done
 check "generation" "$python" tests/check_generation.py "$program"

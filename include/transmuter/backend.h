@@ -43,9 +43,8 @@ struct Capabilities {
 };
 
 struct BackendOptions {
-  int threads = 0;       // 0: one per physical core
-  bool passes = true;    // optimisations that change no meaning
-  bool verbose = false;  // the CPU backend: print each step to stderr (TRANSMUTER_VERBOSE)
+  int threads = 0;     // 0: one per physical core
+  bool passes = true;  // optimisations that change no meaning
   // What executables share, where not null: prepacked weights, those of one model; counters and working memory, those
   // of one compiled model.
   std::shared_ptr<class WeightStore> weights;

@@ -41,7 +41,7 @@ struct CompileOptions {
   std::vector<std::string> static_inputs = {};
   // Of the random operators. The same seed gives the same numbers in the same call, on every backend, eager or not.
   uint64_t seed = 0;
-  bool verbose = false;
+  bool verbose = false;  // traces note the values that steered shapes, for trace_text()
   // Trips after which a Loop that gives no trip count of its own is taken for endless: Error(limit).
   int64_t max_loop_trips = int64_t{1} << 24;
 };
@@ -72,9 +72,11 @@ struct RunStats {
   int64_t body_traces = 0;    // the same of bodies that the host drives (Loop, Scan, SequenceMap)
   int64_t node_traces = 0;    // the same of single nodes: breaks, and all that eager runs do
   int64_t continuations = 0;  // traces of what follows a break: each break keeps its own
+  int64_t trace_hits = 0;     // a trace that was there served, at the start of a run or behind a break; of all kinds
   int64_t evictions = 0;      // traces dropped because there were more than cache_size, bodies' and nodes' included
   int64_t breaks = 0;         // graph breaks in the traces
   int64_t specializations = 0;
+  int64_t compiles = 0;  // segments compiled, bodies' and nodes' included
   // The CPU backend binds a program once for each set of sizes: no tracing, no compiling. Several bindings a run where
   // a trace has breaks or data-dependent sizes.
   int64_t binds = 0;
@@ -91,6 +93,13 @@ struct RunStats {
   int64_t cache_copies = 0;  // caches that were copied, in order to grow or because a kernel cannot read strides
   int64_t cache_copy_bytes = 0;
   int64_t allocated_bytes = 0;  // results, caches, working memory; all runs
+};
+
+// Bytes that a model holds now, by what they are. Weights that kernels read as they are stored are not prepared.
+struct MemoryUse {
+  std::map<std::string, int64_t> stored;    // weights as the model has them, by dtype; mapped from the file, most of it
+  std::map<std::string, int64_t> prepared;  // what the backend made of them, by the type of the elements ("f32", "u4")
+  int64_t arenas = 0;                       // working memory: of runs in flight, and kept for the next
 };
 
 // What CompiledModel::warm_up prepares for.
@@ -152,7 +161,12 @@ class CompiledModel {
   // Frees working memory and plans that no run is using. Traces and packed weights stay, so later calls only bind and
   // allocate anew.
   void trim() const;
+  // Frees all that can be made again: working memory, plans, traces with their compiled programs, and so what was
+  // prepared of the weights, unless another compiled model uses it. Runs in flight keep what they use. The next call
+  // traces and compiles as the first one did.
+  void release_cached_memory() const;
   RunStats stats() const;
+  MemoryUse memory() const;
   // Calls from several threads take consecutive states, each its own.
   RandomState random_state() const;
   void set_random_state(const RandomState& state) const;
@@ -196,6 +210,8 @@ class Model {
   // Operator by operator, as compile({.backend = backend, .eager = true}) would; what that compiles is kept with the
   // model.
   TensorMap run(const TensorMap& inputs, const std::string& backend = "cpu") const;
+  // Frees what run() keeps, on all backends. The next call makes it again.
+  void release_cached_memory() const;
 
   struct Impl;
 

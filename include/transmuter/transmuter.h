@@ -11,6 +11,7 @@
 #include "transmuter/image.h"
 #include "transmuter/io.h"
 #include "transmuter/model.h"
+#include "transmuter/telemetry.h"
 #include "transmuter/tensor.h"
 #include "transmuter/text.h"
 #include "transmuter/text_generator.h"

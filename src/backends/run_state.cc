@@ -57,6 +57,7 @@ ArenaPool::Block ArenaPool::take(size_t bytes) {
   fresh.bytes = rounded(bytes + bytes / 8 + kSlack);
   if (!memory_is_there(fresh.bytes)) throw std::bad_alloc();
   fresh.memory.reset(new std::byte[fresh.bytes + kAlignment]);
+  fresh.held = telemetry::HeldBytes(telemetry::Memory::arena, static_cast<int64_t>(fresh.bytes));
   bytes_.fetch_add(static_cast<int64_t>(fresh.bytes), std::memory_order_relaxed);
   allocated_.fetch_add(static_cast<int64_t>(fresh.bytes), std::memory_order_relaxed);
   return fresh;
@@ -81,6 +82,33 @@ void ArenaPool::trim() {
     kept_.swap(freed);
   }
   for (const Block& block : freed) bytes_.fetch_sub(static_cast<int64_t>(block.bytes), std::memory_order_relaxed);
+}
+
+void RunState::add_to(telemetry::Counters& sums) const {
+  const auto add = [](auto& sum, const RunCounters::Count& count) { sum += count.load(std::memory_order_relaxed); };
+  const auto add_time = [](double& sum, const RunCounters::Count& count) {
+    sum += static_cast<double>(count.load(std::memory_order_relaxed)) * 1e-9;
+  };
+  const RunCounters& c = counters;
+  add(sums.runs, c.runs);
+  add(sums.traces, c.traces);
+  add(sums.body_traces, c.body_traces);
+  add(sums.node_traces, c.node_traces);
+  add(sums.continuations, c.continuations);
+  add(sums.trace_hits, c.trace_hits);
+  add(sums.trace_evictions, c.evictions);
+  add(sums.breaks, c.breaks);
+  add(sums.compiles, c.compiles);
+  add(sums.binds, c.binds);
+  add(sums.plan_hits, c.plan_hits);
+  add(sums.plan_evictions, c.plan_evictions);
+  add(sums.appends, c.appends);
+  add(sums.cache_copies, c.cache_copies);
+  add(sums.allocated_bytes, c.allocated_bytes);
+  sums.allocated_bytes += arenas.allocated();
+  add_time(sums.trace_seconds, c.trace_ns);
+  add_time(sums.compile_seconds, c.compile_ns);
+  add_time(sums.bind_seconds, c.bind_ns);
 }
 
 }  // namespace transmuter

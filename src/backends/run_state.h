@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "telemetry/counters.h"
+
 namespace transmuter {
 
 // Each figure is read and written atomically; they are not a snapshot of one moment.
 struct RunCounters {
   using Count = std::atomic<int64_t>;
-  Count runs{0}, traces{0}, body_traces{0}, node_traces{0}, continuations{0}, evictions{0}, breaks{0},
-      specializations{0};
+  Count runs{0}, traces{0}, body_traces{0}, node_traces{0}, continuations{0}, trace_hits{0}, evictions{0}, breaks{0},
+      specializations{0}, compiles{0};
   Count binds{0}, bound_steps{0}, plan_hits{0}, plan_evictions{0};
   // Of values that grow from run to run (caches): grown in place; copied, in order to grow or to be read.
   Count appends{0}, cache_copies{0}, cache_copy_bytes{0};
@@ -44,6 +46,7 @@ class ArenaPool {
     struct Block {
       std::unique_ptr<std::byte[]> memory;
       size_t bytes = 0;
+      telemetry::HeldBytes held = {};
     };
     ArenaPool& pool_;
     Block block_;
@@ -65,7 +68,10 @@ class ArenaPool {
   std::atomic<int64_t> bytes_{0}, allocated_{0};
 };
 
-struct RunState {
+struct RunState : telemetry::CounterSource {
+  ~RunState() { retire(); }
+  void add_to(telemetry::Counters& sums) const override;
+
   RunCounters counters;
   ArenaPool arenas;
   std::mutex mutex;                           // of what follows

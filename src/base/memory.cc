@@ -2,6 +2,9 @@
 
 #include <cstdio>
 #include <memory>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -22,6 +25,12 @@ bool memory_is_there(size_t bytes) {
   (void)bytes;
 #endif
   return true;
+}
+
+void give_back_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 void LoopGrowth::check(size_t state_bytes, int64_t trip) const {

@@ -11,6 +11,9 @@ namespace transmuter {
 // computed next to one result that takes the half (a Loop whose state doubles) would take the rest.
 bool memory_is_there(size_t bytes);
 
+// What was freed goes back to the system, where the allocator would keep it.
+void give_back_free_memory();
+
 // What a loop holds from trip to trip. One that grows by a factor, or that keeps row after row, is stopped while the
 // machine can still breathe: a trip needs the old state, the new one and what lies between, the end all rows once more.
 class LoopGrowth {

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "backends/weight_store.h"
+#include "base/memory.h"
 #include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/rescope.h"
@@ -11,6 +12,7 @@
 #include "ir/print.h"
 #include "runtime/execute.h"
 #include "runtime/rest.h"
+#include "runtime/tell.h"
 #include "runtime/trace.h"
 #include "runtime/warm_up.h"
 
@@ -126,6 +128,24 @@ std::shared_ptr<WeightStore> Model::Impl::weights_for(const std::string& backend
   return store;
 }
 
+std::map<std::string, std::pair<int64_t, int64_t>> Model::Impl::stored_weights() const {
+  std::map<std::string, std::pair<int64_t, int64_t>> weights;
+  for (const auto& [key, tensor] : model.graph.initializers) {
+    auto& [count, bytes] = weights[name(tensor.dtype())];
+    ++count;
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return weights;
+}
+
+void Model::Impl::tell_run(telemetry::Span& span, const std::string& backend, bool is_eager,
+                           const TensorMap& given) const {
+  span.add("file", model.path);
+  span.add("backend", backend);
+  span.add("eager", static_cast<int64_t>(is_eager));
+  span.add("inputs", runtime::shapes_of(given));
+}
+
 Error out_of_memory(const Model::Impl& model) {
   Error error(ErrorCode::out_of_memory, "there is not enough memory for this run");
   model.locate(error);
@@ -150,9 +170,13 @@ std::vector<Value> CompiledModel::Impl::inputs(const TensorMap& given) const {
 
 TensorMap CompiledModel::Impl::call(const TensorMap& given, const RandomState& state,
                                     const runtime::Donation* donation) const {
+  telemetry::Span span(telemetry::Kind::run);
+  if (span) model->tell_run(span, engine->backend->name(), eager != nullptr, given);
   const std::vector<Value> values = inputs(given);
   const runtime::RunContext context{state};
-  return model->by_name(eager ? eager->run(values, context) : runner->run(values, context, donation));
+  TensorMap outputs = model->by_name(eager ? eager->run(values, context) : runner->run(values, context, donation));
+  telemetry::tell_memory();
+  return outputs;
 }
 
 namespace {
@@ -164,9 +188,11 @@ auto guarded(const CompiledModel::Impl& impl, const RunOptions& options, const F
   try {
     return fn();
   } catch (Error& error) {
+    telemetry::count_failed_run();
     impl.model->locate(error);
     throw;
   } catch (const std::bad_alloc&) {
+    telemetry::count_failed_run();
     throw out_of_memory(*impl.model);
   }
 }
@@ -224,6 +250,25 @@ void CompiledModel::trim() const try {
   throw out_of_memory(*impl_->model);
 }
 
+void CompiledModel::release_cached_memory() const try {
+  if (impl_->eager) impl_->eager->forget();
+  if (impl_->runner) impl_->runner->forget();
+  impl_->engine->state->arenas.trim();
+  impl_->engine->options.weights->forget_gone();
+  give_back_free_memory();
+  telemetry::tell_memory();
+} catch (const std::bad_alloc&) {
+  throw out_of_memory(*impl_->model);
+}
+
+MemoryUse CompiledModel::memory() const {
+  MemoryUse use;
+  for (const auto& [dtype, weights] : impl_->model->stored_weights()) use.stored[dtype] = weights.second;
+  use.prepared = impl_->engine->options.weights->sizes();
+  use.arenas = impl_->engine->state->arenas.bytes();
+  return use;
+}
+
 RunStats CompiledModel::stats() const {
   RunState& state = *impl_->engine->state;
   const RunCounters& c = state.counters;
@@ -234,9 +279,11 @@ RunStats CompiledModel::stats() const {
   stats.body_traces = get(c.body_traces);
   stats.node_traces = get(c.node_traces);
   stats.continuations = get(c.continuations);
+  stats.trace_hits = get(c.trace_hits);
   stats.evictions = get(c.evictions);
   stats.breaks = get(c.breaks);
   stats.specializations = get(c.specializations);
+  stats.compiles = get(c.compiles);
   stats.binds = get(c.binds);
   stats.plan_hits = get(c.plan_hits);
   stats.plan_evictions = get(c.plan_evictions);

@@ -10,6 +10,8 @@
 #include "onnx/graph.h"
 #include "runtime/eager.h"
 #include "runtime/graph_runner.h"
+#include "telemetry/counters.h"
+#include "telemetry/span.h"
 #include "transmuter/model.h"
 
 namespace transmuter {
@@ -60,6 +62,11 @@ struct Model::Impl {
   void locate(Error& error) const;
   // What backends made of the weights, for all compiled models.
   std::shared_ptr<WeightStore> weights_for(const std::string& backend) const;
+  // Of weights as they are stored, by dtype name.
+  std::map<std::string, std::pair<int64_t, int64_t>> stored_weights() const;  // tensors, bytes
+  // Of a run that begins, for those who listen.
+  void tell_run(telemetry::Span& span, const std::string& backend, bool is_eager, const TensorMap& given) const;
+  telemetry::HeldBytes held;
 
  private:
   mutable std::mutex mutex_;

@@ -154,4 +154,10 @@ void EagerRunner::trim() const {
   for (const auto& [node, runner] : nodes_) runner->trim();
 }
 
+void EagerRunner::forget() {
+  engine_->state->arenas.trim();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [node, runner] : nodes_) runner->forget();
+}
+
 }  // namespace transmuter::runtime

@@ -27,6 +27,7 @@ class EagerRunner {
   // position. Thread-safe.
   std::vector<Value> run(const std::vector<Value>& inputs, const RunContext& context);
   void trim() const;  // frees the nodes' plans
+  void forget();      // frees their traces, and working memory
 
  private:
   struct Scope;   // names visible to a graph: its own, then those around it

@@ -11,6 +11,7 @@
 #include "ir/passes/split_weights.h"
 #include "ir/passes/widen_halves.h"
 #include "ir/primitive.h"
+#include "telemetry/span.h"
 
 namespace transmuter::runtime {
 namespace {
@@ -69,9 +70,19 @@ ir::Program Engine::prepare(const ir::Program& program, std::map<std::string, in
   return ready;
 }
 
-std::unique_ptr<Executable> Engine::compile(const ir::Program& program,
+std::unique_ptr<Executable> Engine::compile(const ir::Program& program, size_t segment,
                                             std::map<std::string, int64_t>* composites) const {
-  return backend->compile(prepare(program, composites), options);
+  telemetry::Span span(telemetry::Kind::compile);
+  const ir::Program ready = prepare(program, composites);
+  std::unique_ptr<Executable> made = backend->compile(ready, options);
+  RunCounters::add(state->counters.compiles);
+  if (span) {
+    span.add("segment", segment);
+    span.add("ops", ready.ops().size());
+    span.add("backend", backend->name());
+    span.add("steps", made->stats().steps);
+  }
+  return made;
 }
 
 }  // namespace transmuter::runtime

@@ -24,8 +24,8 @@ struct Engine {
   // What the backend is given: passes, and composites that it does not take written out. `composites`: counts those of
   // the program after the passes by name.
   ir::Program prepare(const ir::Program& program, std::map<std::string, int64_t>* composites = nullptr) const;
-  // prepare(), then the backend.
-  std::unique_ptr<Executable> compile(const ir::Program& program,
+  // prepare(), then the backend. `segment`: its number, for those who listen.
+  std::unique_ptr<Executable> compile(const ir::Program& program, size_t segment,
                                       std::map<std::string, int64_t>* composites = nullptr) const;
 };
 

@@ -6,6 +6,7 @@
 #include "runtime/graph_runner.h"
 #include "runtime/node_runner.h"
 #include "runtime/reads.h"
+#include "runtime/tell.h"
 #include "tensor/pieces.h"
 
 namespace transmuter::runtime {
@@ -72,6 +73,7 @@ bool may_take(const Value& value) {
 
 void run_segment(const Segment& segment, std::vector<Value>& slots, const Backend& backend, Bindings& bindings,
                  const std::vector<bool>* donated) {
+  telemetry::Span span(telemetry::Kind::segment);
   std::vector<Buffer> inputs;
   inputs.reserve(segment.input_slots.size());
   for (int32_t slot : segment.input_slots) {
@@ -80,6 +82,16 @@ void run_segment(const Segment& segment, std::vector<Value>& slots, const Backen
     if (!donated) continue;
     inputs.back().donated = index < donated->size() && (*donated)[index];
     inputs.back().keeps_room = true;
+  }
+  if (span) {
+    ShapesText shapes;
+    size_t next = 0;
+    for (const ir::Parameter& p : segment.program->parameters())
+      if (p.kind == ir::Parameter::Kind::input)
+        shapes.add(p.name, slots[static_cast<size_t>(segment.input_slots[next++])]);
+    span.add("segment", segment.number);
+    span.add("ops", segment.program->ops().size());
+    span.add("inputs", shapes.text());
   }
   std::vector<Buffer> results = segment.executable->run(inputs, bindings);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -129,7 +141,18 @@ std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value
 
 namespace {
 
-std::vector<Value> run_named(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) try {
+std::vector<Value> run_named(const EagerStep& step, const Trace& trace, size_t segments,
+                             const std::vector<Value>& slots, const RunContext& context) try {
+  telemetry::Span span(telemetry::Kind::graph_break);
+  if (span) {
+    std::vector<int32_t> read;
+    for (const Ref& ref : step.inputs)
+      if (ref.kind == Ref::Kind::slot) read.push_back(ref.slot);
+    span.add("segment", static_cast<int64_t>(segments) - 1);
+    span.add("node", where(*step.node));
+    span.add("reason", step.reason);
+    span.add("inputs", shapes_of(trace, read, slots));
+  }
   return run_eager_step(step, slots, context);
 } catch (Error& error) {
   error.in(where(*step.node));
@@ -145,15 +168,17 @@ void run_trace(const Trace& trace, std::vector<Value>& slots, const Backend& bac
   slots.resize(static_cast<size_t>(trace.slot_count));
   if (trace.random_slot >= 0) slots[static_cast<size_t>(trace.random_slot)] = context.random_words();
   check_assertions(trace, bindings);
+  size_t segments = trace.before.segments;  // that have run
   for (const auto& step : trace.steps) {
     RunControl::check();
     bool check = false;
     if (const auto* segment = std::get_if<Segment>(&step)) {
       run_segment(*segment, slots, backend, bindings, donation ? &donated : nullptr);
       check = segment->defines_symbols;
+      segments = segment->number + 1;
     } else {
       const auto& eager = std::get<EagerStep>(step);
-      std::vector<Value> results = run_named(eager, slots, context);
+      std::vector<Value> results = run_named(eager, trace, segments, slots, context);
       for (size_t i = 0; i < results.size() && i < eager.output_slots.size(); ++i) {
         const int32_t slot = eager.output_slots[i];
         if (slot < 0) continue;

@@ -8,6 +8,7 @@
 #include "runtime/execute.h"
 #include "runtime/input_values.h"
 #include "runtime/node_runner.h"
+#include "runtime/tell.h"
 #include "runtime/tracer.h"
 
 namespace transmuter::runtime {
@@ -22,6 +23,10 @@ int64_t nanoseconds(double milliseconds) { return static_cast<int64_t>(milliseco
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+const char* word(GraphRunner::Role role) {
+  return role == GraphRunner::Role::model ? "model" : role == GraphRunner::Role::body ? "body" : "node";
 }
 
 // With the symbols that the trace before it has, and those of the slots.
@@ -114,13 +119,32 @@ GraphRunner::Chosen GraphRunner::find(const Place& place, const std::vector<Trac
 
 GraphRunner::Chosen GraphRunner::find_or_make(const Place& place, const std::vector<TracePtr>& tried,
                                               const RunContext& context, std::vector<Value>& slots) {
-  if (Chosen found = find(place, tried, slots); found.trace) return found;
+  const auto hit = [&](Chosen found) {
+    RunCounters::add(engine_->state->counters.trace_hits);
+    if (telemetry::anybody_listens(telemetry::Kind::hit))
+      telemetry::tell(telemetry::Kind::hit, "trace",
+                      {{"graph", word(role_)}, {"inputs", shapes_of(*graph_, place.inputs)}});
+    return found;
+  };
+  if (Chosen found = find(place, tried, slots); found.trace) return hit(std::move(found));
+  const telemetry::Deferred until_unlocked;
   const std::lock_guard<std::mutex> lock(place.list(*this).tracing);
-  if (Chosen found = find(place, tried, slots); found.trace) return found;  // made while this thread waited
+  // Made while this thread waited:
+  if (Chosen found = find(place, tried, slots); found.trace) return hit(std::move(found));
+  if (telemetry::anybody_listens(telemetry::Kind::miss))
+    telemetry::tell(telemetry::Kind::miss, "trace",
+                    {{"graph", word(role_)}, {"inputs", shapes_of(*graph_, place.inputs)}});
   Chosen made{make(place, context), nullptr, true};
   slots = place.at.trace ? place.slots : first_slots(*made.trace, place.inputs);
   made.bindings = bindings_for(*made.trace, place.at.bindings.get(), slots);
   return made;
+}
+
+GraphRunner::Chosen GraphRunner::go_on(const Place& place, const std::vector<TracePtr>& tried,
+                                       const RunContext& context, std::vector<Value>& slots) {
+  telemetry::Span span(telemetry::Kind::graph_break);
+  if (span) tell_break(span, *place.at.trace, place.slots);
+  return find_or_make(place, tried, context, slots);
 }
 
 std::vector<std::string> GraphRunner::structures(const std::vector<Value>& inputs) {
@@ -140,6 +164,7 @@ std::vector<std::string> GraphRunner::structures(const std::vector<Value>& input
 // Without the list's mutex: threads that have a trace go on.
 GraphRunner::TracePtr GraphRunner::make(const Place& place, const RunContext& context) {
   const Trace* before = place.at.trace.get();
+  telemetry::Span span(telemetry::Kind::trace);
   const Clock::time_point start = Clock::now();
   TraceOptions options;
   options.engine = engine_;
@@ -167,7 +192,7 @@ GraphRunner::TracePtr GraphRunner::make(const Place& place, const RunContext& co
     auto* segment = std::get_if<Segment>(&step);
     if (!segment || segment->executable) continue;
     const ShapeScope::Enter enter(made->scope);
-    segment->executable = engine_->compile(*segment->program, options.composites);
+    segment->executable = engine_->compile(*segment->program, segment->number, options.composites);
   }
   made->compile_ms += milliseconds_since(compiling);
   made->trace_ms = milliseconds_since(start) - made->compile_ms;
@@ -175,6 +200,14 @@ GraphRunner::TracePtr GraphRunner::make(const Place& place, const RunContext& co
   find_readers(*made, before);
   keep(place.list(*this), made);
   count(*made, before != nullptr, composites);
+  if (span) {
+    span.add("graph", word(role_));
+    span.add("inputs", shapes_of(*graph_, place.inputs));
+    span.add("continuation", static_cast<int64_t>(before != nullptr));
+    span.add("segments", segments_of(*made));
+    span.add("breaks", made->breaks);
+    span.add("guards", made->scope->guards().size());
+  }
   return made;
 }
 
@@ -204,6 +237,9 @@ void GraphRunner::keep(TraceList& list, TracePtr trace) {
   while (list.traces.size() > static_cast<size_t>(std::max(1, engine_->cache_size))) {
     evicted.splice(evicted.begin(), list.traces, std::prev(list.traces.end()));
     RunCounters::add(engine_->state->counters.evictions);
+    if (telemetry::anybody_listens(telemetry::Kind::evict))
+      telemetry::tell(telemetry::Kind::evict, "trace",
+                      {{"graph", word(role_)}, {"inputs", traced_shapes(*evicted.front())}});
   }
 }
 
@@ -211,7 +247,7 @@ bool GraphRunner::advance(Place& place, const RunContext& context, const Donatio
   std::vector<TracePtr> tried;
   std::vector<Value> slots;
   for (int fresh = 0;;) {
-    Chosen chosen = find_or_make(place, tried, context, slots);
+    Chosen chosen = place.at.trace ? go_on(place, tried, context, slots) : find_or_make(place, tried, context, slots);
     if (!last && !chosen.trace->rest) return false;
     try {
       run_trace(*chosen.trace, slots, *engine_->backend, *chosen.bindings, context, donation);
@@ -255,6 +291,12 @@ std::vector<Outline> GraphRunner::outline(const std::vector<Value>& inputs, cons
 }
 
 void GraphRunner::trim() const { trim_all(traces_); }
+
+void GraphRunner::forget() {
+  std::list<TracePtr> freed;  // goes after the lock; runs in flight hold theirs
+  const std::lock_guard<std::mutex> lock(traces_.mutex);
+  freed.swap(traces_.traces);
+}
 
 std::vector<std::shared_ptr<const Trace>> GraphRunner::traces() const { return traces_.all(); }
 

@@ -43,6 +43,8 @@ class GraphRunner {
   std::vector<Outline> outline(const std::vector<Value>& inputs, const RunContext& context);
   // Frees the plans of all traces.
   void trim() const;
+  // Frees the traces, with all that belongs to them.
+  void forget();
 
   std::vector<std::shared_ptr<const Trace>> traces() const;  // the one used last comes first
 
@@ -65,6 +67,9 @@ class GraphRunner {
   Chosen find(const Place& place, const std::vector<TracePtr>& tried, std::vector<Value>& slots);
   Chosen find_or_make(const Place& place, const std::vector<TracePtr>& tried, const RunContext& context,
                       std::vector<Value>& slots);
+  // The same, and tells of the break behind which it goes on.
+  Chosen go_on(const Place& place, const std::vector<TracePtr>& tried, const RunContext& context,
+               std::vector<Value>& slots);
   // Runs the next trace and moves behind it. Not `last`: unless it goes to the end.
   bool advance(Place& place, const RunContext& context, const Donation* donation, bool last);
   std::vector<std::string> structures(const std::vector<Value>& inputs);

@@ -3,6 +3,8 @@
 #include <new>
 #include <tuple>
 
+#include "backends/weight_store.h"
+#include "base/memory.h"
 #include "base/strings.h"
 #include "onnx/batched_scan.h"
 #include "onnx/each_node.h"
@@ -39,7 +41,7 @@ void check_schemas(const onnx::Graph& graph) {
   }
 }
 
-std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& options) {
+std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& options, telemetry::Span& span) {
   check_model(model);
   auto impl = std::make_shared<Model::Impl>();
   impl->model = std::move(model);
@@ -50,6 +52,16 @@ std::shared_ptr<Model::Impl> prepare(onnx::Model model, const LoadOptions& optio
     impl->inputs.back().optional = impl->model.graph.initializers.contains(info.name);
   }
   for (const onnx::ValueInfo& info : impl->model.graph.outputs) impl->outputs.push_back(spec_of(info));
+  int64_t bytes = 0;
+  for (const auto& [dtype, weights] : impl->stored_weights()) bytes += weights.second;
+  impl->held = telemetry::HeldBytes(telemetry::Memory::weights, bytes);
+  telemetry::count_load();
+  if (span) {
+    span.add("file", impl->model.path);
+    span.add("nodes", impl->model.graph.nodes.size());
+    span.add("weight_bytes", bytes);
+  }
+  telemetry::tell_memory();
   return impl;
 }
 
@@ -62,7 +74,6 @@ std::shared_ptr<const runtime::Engine> engine_of(const Model::Impl& model, const
   engine->backend = Backend::get(options.backend);
   engine->options.threads = options.threads;
   engine->options.passes = options.passes;
-  engine->options.verbose = options.verbose;
   engine->options.weights = model.weights_for(options.backend);
   engine->options.state = engine->state;
   engine->passes = options.passes;
@@ -152,25 +163,28 @@ std::vector<std::string> unsupported_nodes(const onnx::Graph& graph) {
 }
 
 Model Model::load(const std::string& path, const LoadOptions& options) try {
+  telemetry::Span span(telemetry::Kind::load);
   Model model;
-  model.impl_ = prepare(onnx::read_model(path, {.map = options.map}), options);
+  model.impl_ = prepare(onnx::read_model(path, {.map = options.map}), options, span);
   return model;
 } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "there is not enough memory to load the model").in("file " + path);
 }
 
 Model Model::from_bytes(std::vector<std::byte> bytes, const LoadOptions& options) try {
+  telemetry::Span span(telemetry::Kind::load);
   auto owner = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   Model model;
-  model.impl_ = prepare(onnx::parse_model(owner->data(), owner->size(), owner), options);
+  model.impl_ = prepare(onnx::parse_model(owner->data(), owner->size(), owner), options, span);
   return model;
 } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "there is not enough memory to load the model");
 }
 
 Model Model::from_graph(const Graph& graph, const LoadOptions& options) {
+  telemetry::Span span(telemetry::Kind::load);
   Model model;
-  model.impl_ = prepare(onnx::parse_document_model(*graph.document_), options);
+  model.impl_ = prepare(onnx::parse_document_model(*graph.document_), options, span);
   return model;
 }
 
@@ -187,11 +201,7 @@ ModelSummary Model::summary() const {
     ++summary.operators[(node.domain.empty() ? "" : node.domain + ".") + node.op_type];
   });
   summary.unsupported = unsupported_nodes(model.graph);
-  for (const auto& [key, tensor] : model.graph.initializers) {
-    auto& [count, bytes] = summary.weights[name(tensor.dtype())];
-    ++count;
-    bytes += static_cast<int64_t>(tensor.nbytes());
-  }
+  summary.weights = impl_->stored_weights();
   return summary;
 }
 
@@ -243,10 +253,32 @@ TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const 
     }
     runs = kept;
   }
-  return impl_->by_name(runs->runner->run(impl_->by_position(inputs), {runs->random.take()}));
+  telemetry::Span span(telemetry::Kind::run);
+  if (span) impl_->tell_run(span, backend, true, inputs);
+  TensorMap outputs = impl_->by_name(runs->runner->run(impl_->by_position(inputs), {runs->random.take()}));
+  telemetry::tell_memory();
+  return outputs;
 } catch (Error& error) {
+  telemetry::count_failed_run();
   impl_->locate(error);
   throw;
+} catch (const std::bad_alloc&) {
+  telemetry::count_failed_run();
+  throw out_of_memory(*impl_);
+}
+
+void Model::release_cached_memory() const try {
+  std::map<std::string, std::shared_ptr<EagerRuns>> eager;
+  {
+    const std::lock_guard<std::mutex> lock(impl_->eager_mutex);
+    eager = impl_->eager;
+  }
+  for (const auto& [backend, runs] : eager) {
+    runs->runner->forget();
+    impl_->weights_for(backend)->forget_gone();
+  }
+  give_back_free_memory();
+  telemetry::tell_memory();
 } catch (const std::bad_alloc&) {
   throw out_of_memory(*impl_);
 }

@@ -74,4 +74,8 @@ void NodeRunner::trim() const {
   if (runner_) runner_->trim();
 }
 
+void NodeRunner::forget() {
+  if (runner_) runner_->forget();
+}
+
 }  // namespace transmuter::runtime

@@ -23,6 +23,7 @@ class NodeRunner {
   // Inputs in node order (kind none = absent; those of `constants` are not read). Thread-safe.
   std::vector<Value> run(std::vector<Value> inputs, const RunContext& context);
   void trim() const;  // frees plans
+  void forget();      // frees traces
 
  private:
   std::vector<Value> run_graph(const std::vector<Value>& given, const RunContext& context);

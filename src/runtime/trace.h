@@ -42,6 +42,7 @@ struct Segment {
   std::vector<int32_t> output_slots;  // of its results
   std::unique_ptr<Executable> executable;
   bool defines_symbols = false;  // guards may depend on what it finds
+  size_t number = 0;             // among those of the graph, from trace to trace
   std::string ended_by;          // "node X (If) reads input 0"; empty for the last and before an eager step
 };
 

@@ -258,6 +258,7 @@ void Tracer::end_segment(bool at_break, std::string ended_by) {
     segment.output_slots = std::move(slots);
     segment.ended_by = std::move(ended_by);
     segment.defines_symbols = has_unsettled_counts();
+    segment.number = trace_->before.segments + segments_of(*trace_);
     if (at_break && !can_pause()) execute(segment);
     trace_->steps.emplace_back(std::move(segment));
   }
@@ -266,7 +267,7 @@ void Tracer::end_segment(bool at_break, std::string ended_by) {
 
 void Tracer::execute(Segment& segment) {
   const auto start = std::chrono::steady_clock::now();
-  segment.executable = options_.engine->compile(*segment.program, options_.composites);
+  segment.executable = options_.engine->compile(*segment.program, segment.number, options_.composites);
   trace_->compile_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   Bindings bindings(trace_->scope);
   for (const auto& [symbol, value] : settled_) bindings.set(symbol, value);

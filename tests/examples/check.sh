@@ -18,6 +18,10 @@ expect "$("$build/release/examples/file_type" "$magika" "$models/magika/config.j
   README.md src/text/tokenizer.cc rust/text/src/lib.rs scripts/demo.sh scripts/fetching.py "$magika")" \
   '^README.md +markdown' 'tokenizer.cc +cpp' 'lib.rs +rust' 'demo.sh +shell' 'fetching.py +python' 'model.onnx +onnx'
 
+expect "$("$build/release/examples/watch" "$magika" bytes=2x2048)" \
+  '^a trace was made in .* for bytes ' '^segment 0 ran for .* on bytes ' '^transmuter_runs_total 2$' \
+  '^transmuter_plan_hits_total 1$'
+
 silero=$models/silero-vad/silero_vad_op18_ifless.onnx
 silence=$build/silence.wav
 "$python" -c '

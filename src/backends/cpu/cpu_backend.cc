@@ -1,6 +1,5 @@
 #include "backends/cpu/cpu_backend.h"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -48,12 +47,10 @@ class CpuBackend : public Backend {
   }
   Tensor download(const Buffer& buffer) const override { return cpu::compacted(buffer, nullptr); }
   std::unique_ptr<Executable> compile(const ir::Program& program, const BackendOptions& options) const override {
-    const char* verbose = std::getenv("TRANSMUTER_VERBOSE");
     BackendOptions full = options;
     if (!full.weights) full.weights = std::make_shared<WeightStore>();
     if (!full.state) full.state = std::make_shared<RunState>();
-    return std::make_unique<cpu::CpuExecutable>(program, pool_of(options.threads), full,
-                                                options.verbose || (verbose && *verbose == '1'));
+    return std::make_unique<cpu::CpuExecutable>(program, pool_of(options.threads), full);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/pjrt/plugin.h"
+#include "backends/weight_store.h"
 #include "transmuter/backend.h"
 
 namespace transmuter::pjrt {
@@ -42,6 +43,9 @@ class DeviceBuffer {
   DType dtype_;
   Shape shape_;
 };
+inline StoredSize stored_size(const DeviceBuffer& buffer) {
+  return {name(buffer.dtype()), static_cast<int64_t>(byte_size(buffer.dtype(), element_count(buffer.shape())))};
+}
 using DeviceBufferPtr = std::shared_ptr<const DeviceBuffer>;
 
 // A compiled program on its device. Runs of it may be under way when it goes: it waits for them.

@@ -10,6 +10,7 @@
 #include "ir/passes/pipeline.h"
 #include "ir/primitives/infer.h"
 #include "ir/print.h"
+#include "telemetry/span.h"
 
 namespace transmuter::pjrt {
 namespace {
@@ -114,6 +115,10 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, Bindings& bindings)
 }
 
 std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key, Bindings& bindings) const {
+  const telemetry::Deferred until_unlocked;
+  const auto told = [&](telemetry::Kind kind, const Key& of) {
+    if (telemetry::anybody_listens(kind)) telemetry::tell(kind, "plan", {{"sizes", str(of.sizes)}});
+  };
   std::shared_ptr<Compiled> entry;
   {
     std::list<std::pair<Key, std::shared_ptr<Compiled>>> evicted;  // go after the lock
@@ -130,14 +135,19 @@ std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key,
       if (compiled_.size() > kKeptPrograms) {
         evicted.splice(evicted.begin(), compiled_, std::prev(compiled_.end()));
         RunCounters::add(state_->counters.plan_evictions);
+        told(telemetry::Kind::evict, evicted.front().first);
       }
     }
   }
   const std::lock_guard<std::mutex> lock(entry->mutex);
   if (entry->loaded) {
     RunCounters::add(state_->counters.plan_hits);
+    told(telemetry::Kind::hit, key);
     return entry;
   }
+  told(telemetry::Kind::miss, key);
+  telemetry::Span span(telemetry::Kind::bind);
+  if (span) span.add("sizes", str(key.sizes));
   const Clock::time_point start = Clock::now();
   compile(*entry, key, bindings);
   RunCounters::add(state_->counters.binds);

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "backends/cpu/run/block_memory.h"
+#include "backends/weight_store.h"
+#include "transmuter/tensor.h"
 
 namespace transmuter::cpu {
 
@@ -13,9 +15,15 @@ struct Packed {
   std::shared_ptr<std::byte> owner;
   std::byte* bytes;
   size_t matrix_bytes = 0;  // of one of several
+  DType elements;
+  size_t size;
 
-  Packed(std::shared_ptr<const BlockMemory> from, size_t size)
-      : memory(std::move(from)), owner(memory->take(size)), bytes(owner.get()) {}
+  Packed(std::shared_ptr<const BlockMemory> from, size_t count, DType type)
+      : memory(std::move(from)), owner(memory->take(count)), bytes(owner.get()), elements(type), size(count) {}
 };
+
+inline StoredSize stored_size(const Packed& packed) {
+  return {name(packed.elements), static_cast<int64_t>(packed.size)};
+}
 
 }  // namespace transmuter::cpu

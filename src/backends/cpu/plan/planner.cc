@@ -1,21 +1,20 @@
 #include "backends/cpu/plan/planner.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "ir/composites/composites.h"
 #include "ir/composites/data_dependent.h"
 #include "ir/evaluate.h"
 #include "ir/primitives/primitives.h"
+#include "telemetry/span.h"
 
 namespace transmuter::cpu {
 
-Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store, bool verbose)
+Planner::Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store)
     : program_(program),
       pool_(pool),
       store_(store),
       packed_memory_(BlockMemory::of(store, "packed weights")),
-      verbose_(verbose),
       defined_(static_cast<size_t>(program.value_count())),
       users_(static_cast<size_t>(program.value_count())),
       is_result_(static_cast<size_t>(program.value_count())),
@@ -135,9 +134,12 @@ SmallVector<int64_t, 6> Planner::storage_order(ir::Value result) const {
 }
 
 void Planner::refuse(const ir::Op& op, const char* kernel, const std::string& reason) const {
-  if (!verbose_) return;
-  std::fprintf(stderr, "plan  %s -> %s: refused by %s: %s\n", op.primitive->name,
-               op.results.empty() ? "" : ir::to_string(type(op.results[0])).c_str(), kernel, reason.c_str());
+  if (!telemetry::anybody_listens(telemetry::Kind::note)) return;
+  telemetry::tell(telemetry::Kind::note, "refused",
+                  {{"op", op.primitive->name},
+                   {"result", op.results.empty() ? "" : ir::to_string(type(op.results[0]))},
+                   {"kernel", kernel},
+                   {"reason", reason}});
 }
 
 std::unique_ptr<Step> Planner::choose(const ir::Op& op) {

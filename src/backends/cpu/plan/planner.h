@@ -1,5 +1,5 @@
 // Planner: program -> steps. For each op an ordered list of kernels, the first that accepts; each refusal has a reason,
-// which TRANSMUTER_VERBOSE prints. The plain evaluator of the primitive is last and takes everything.
+// which is told as a note (telemetry.h). The plain evaluator of the primitive is last and takes everything.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ struct Stage {
 
 class Planner {
  public:
-  Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store, bool verbose);
+  Planner(const ir::Program& program, ThreadPool& pool, WeightStore& store);
 
   std::vector<Stage> plan();
 
@@ -88,7 +88,6 @@ class Planner {
   WeightStore& store_;
   std::shared_ptr<const BlockMemory> packed_memory_;
   std::vector<std::byte> aligned_;
-  bool verbose_;
   std::vector<const ir::Op*> defined_;
   std::vector<std::vector<const ir::Op*>> users_;
   std::vector<bool> is_result_;

@@ -20,13 +20,13 @@ bool same(const View& a, const View& b) {
 }  // namespace
 
 Binder::Binder(const ir::Program& program, const ValueTypes& types, const SymbolBits& bits, Bindings& bindings,
-               int threads, bool verbose)
+               int threads, bool describe)
     : program_(program),
       types_(types),
       bits_(bits),
       bindings_(bindings),
       threads_(threads),
-      verbose_(verbose),
+      describe_(describe),
       placing_(static_cast<size_t>(program.value_count()), -1) {}
 
 std::vector<int64_t> Binder::values(const Dims& dims) {
@@ -207,7 +207,7 @@ void Binder::add_launch(BoundLaunch launch) {
     buffer.first = std::min(buffer.first, index);
     buffer.last = std::max(buffer.last, index);
   }
-  if (verbose_) {
+  if (describe_) {
     std::string& shapes = plan_.shapes.emplace_back();
     for (int32_t id = 0; id < program_.value_count() && shapes.size() < 120; ++id) {
       const View* view = placed({id});

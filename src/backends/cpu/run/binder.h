@@ -17,7 +17,7 @@ namespace transmuter::cpu {
 class Binder {
  public:
   Binder(const ir::Program& program, const ValueTypes& types, const SymbolBits& bits, Bindings& bindings, int threads,
-         bool verbose);
+         bool describe);
 
   const ir::Program& program() const { return program_; }
   DType dtype(ir::Value v) const { return types_.dtype(v); }
@@ -102,7 +102,7 @@ class Binder {
   const SymbolBits& bits_;
   Bindings& bindings_;
   int threads_;
-  bool verbose_;
+  bool describe_;  // launches say what they read and write, for those who listen to steps
   BoundPlan plan_;
   std::unique_ptr<BindRecord> record_ = std::make_unique<BindRecord>();  // its placings: those made by this binder
   std::vector<int32_t> placing_;  // by value: its last placing, of record_ or (-2 - index) of the plan before; -1: none

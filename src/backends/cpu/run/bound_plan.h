@@ -34,7 +34,7 @@ struct RunContext {
 struct BoundLaunch {
   void (*call)(const void* state, const RunContext& context);
   const void* state;   // in the plan's callables
-  const char* kernel;  // for TRANSMUTER_VERBOSE
+  const char* kernel;  // a literal: the name of the step's events
   double flops = 0;
   int32_t location = -1;
 
@@ -56,7 +56,7 @@ struct BoundPlan {
   std::vector<BoundBuffer> buffers;
   std::vector<BoundLaunch> launches;
   Callables callables;
-  std::vector<std::string> shapes;  // by launch, when verbose
+  std::vector<std::string> shapes;  // by launch, where steps are told of
   int64_t arena_bytes = 0;
   struct Output {
     int32_t buffer;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "backends/cpu/run/grown.h"
+#include "backends/cpu/run/tell.h"
 #include "base/mapped_file.h"
 #include "base/run_control.h"
 #include "base/strings.h"
@@ -58,18 +58,17 @@ void check_same(const BoundPlan& a, const BoundPlan& b) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
-                             const BackendOptions& options, bool verbose)
+                             const BackendOptions& options)
     : program_(program),
       types_(program_),
       bits_(program_),
       pool_(std::move(pool)),
       store_(options.weights),
       state_(options.state),
-      cache_memory_(BlockMemory::of(*store_, "caches")),
-      verbose_(verbose) {
+      cache_memory_(BlockMemory::of(*store_, "caches")) {
   const char* verify = std::getenv("TRANSMUTER_VERIFY");
   verify_ = verify && *verify == '1';
-  stages_ = Planner(program_, *pool_, *store_, verbose).plan();
+  stages_ = Planner(program_, *pool_, *store_).plan();
   caches_.resize(stages_.size());
   written_.resize(static_cast<size_t>(program_.value_count()));
   for (const Stage& stage : stages_) {
@@ -96,8 +95,7 @@ void CpuExecutable::compile_regions(const ir::Op& op, const BackendOptions& opti
           weights[i] = &p;
       }
     }
-    compiled.push_back(
-        std::make_unique<CpuExecutable>(ir::Builder::with_parameters(*region, weights), pool_, options, verbose_));
+    compiled.push_back(std::make_unique<CpuExecutable>(ir::Builder::with_parameters(*region, weights), pool_, options));
   }
 }
 
@@ -177,6 +175,7 @@ std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage
   plans.push_front(std::make_shared<PlanEntry>());
   plans.front()->key = std::move(key);
   if (plans.size() > kPlansKept) {
+    tell_plan(telemetry::Kind::evict, program_, plans.back()->key);
     plans.pop_back();
     RunCounters::add(state_->counters.plan_evictions);
   }
@@ -184,15 +183,28 @@ std::shared_ptr<CpuExecutable::PlanEntry> CpuExecutable::plan_entry(size_t stage
 }
 
 std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bindings,
-                                                      const std::vector<Buffer>& values) const {
+                                                      const std::vector<Buffer>& values, bool describe) const {
+  const telemetry::Deferred until_unlocked;
   const std::shared_ptr<PlanEntry> entry = plan_entry(stage, bindings, values);
   const std::lock_guard<std::mutex> lock(entry->binding);
   if (entry->plan) {
     RunCounters::add(state_->counters.plan_hits);
+    tell_plan(telemetry::Kind::hit, program_, entry->key);
+    // Bound while nobody listened. Others may start from the plan there was, or use it now: this one takes its place
+    // for those who ask for these sizes.
+    if (describe && entry->plan->shapes.size() != entry->plan->launches.size())
+      entry->plan = bind_steps(stages_[stage], bindings, values, nullptr, 0, true);
     return entry->plan;
   }
+  tell_plan(telemetry::Kind::miss, program_, entry->key);
+  telemetry::Span span(telemetry::Kind::bind);
   const auto start = std::chrono::steady_clock::now();
-  entry->plan = bind_stage(stage, bindings, values);
+  entry->plan = bind_stage(stage, bindings, values, describe);
+  if (span) {
+    span.add("sizes", sizes_text(program_, entry->key));
+    span.add("steps", entry->plan->steps_bound);
+    span.add("arena_bytes", entry->plan->arena_bytes);
+  }
   RunCounters::add(state_->counters.binds);
   RunCounters::add(state_->counters.bind_ns,
                    std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
@@ -200,12 +212,12 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bound(size_t stage, Bindings& bi
 }
 
 std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Bindings& bindings,
-                                                           const std::vector<Buffer>& values) const {
+                                                           const std::vector<Buffer>& values, bool describe) const {
   const Stage& stage = stages_[index];
   std::vector<int64_t> symbols = symbol_values(program_, bindings);
   std::shared_ptr<const BoundPlan> from;
   bool others_start_here = true;
-  if (!verbose_) {
+  if (!describe) {
     const std::lock_guard<std::mutex> lock(mutex_);
     from = caches_[index].whole;
     // Where most steps differ from one text to the next, no plan will start from this one either.
@@ -229,7 +241,7 @@ std::shared_ptr<const BoundPlan> CpuExecutable::bind_stage(size_t index, Binding
     const std::lock_guard<std::mutex> lock(mutex_);
     spare = std::move(caches_[index].spare);
   }
-  std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0, std::move(spare));
+  std::shared_ptr<BoundPlan> plan = bind_steps(stage, bindings, values, nullptr, 0, describe, std::move(spare));
   RunCounters::add(state_->counters.bound_steps, plan->steps_bound);
   const std::lock_guard<std::mutex> lock(mutex_);
   PlanCache& cache = caches_[index];
@@ -252,8 +264,8 @@ bool CpuExecutable::concerns_few(const BindRecord& record, uint64_t changed) {
 std::shared_ptr<BoundPlan> CpuExecutable::bind_steps(const Stage& stage, Bindings& bindings,
                                                      const std::vector<Buffer>& values,
                                                      std::shared_ptr<const BoundPlan> from, uint64_t changed,
-                                                     std::unique_ptr<BindRecord> spare) const {
-  Binder bind(program_, types_, bits_, bindings, pool_->threads(), verbose_);
+                                                     bool describe, std::unique_ptr<BindRecord> spare) const {
+  Binder bind(program_, types_, bits_, bindings, pool_->threads(), describe);
   bind.set_last_use(stage.last_use);
   const bool anew = !from;
   if (anew)
@@ -312,7 +324,8 @@ void CpuExecutable::make_room(const Append& append, std::vector<Buffer>& values,
 void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Bindings& bindings) const {
   const Stage& stage = stages_[index];
   for (const Append& append : stage.appends) make_room(append, values, bindings);
-  const std::shared_ptr<const BoundPlan> plan = bound(index, bindings, values);
+  const bool told = steps_are_told();
+  const std::shared_ptr<const BoundPlan> plan = bound(index, bindings, values, told);
   const ArenaPool::Lease arena(state_->arenas, static_cast<size_t>(std::max<int64_t>(plan->arena_bytes, 64)));
   std::vector<Buffer> outputs(plan->outputs.size());
   std::vector<std::byte*> bases(plan->buffers.size());
@@ -350,9 +363,12 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
     }
   }
   const RunContext context{bases.data(), *pool_, bindings, growing.data()};
-  std::vector<double> seconds;
+  std::vector<std::chrono::steady_clock::time_point> times;
+  if (told) {
+    times.reserve(plan->launches.size() + 1);
+    times.push_back(std::chrono::steady_clock::now());
+  }
   for (const BoundLaunch& launch : plan->launches) {
-    const auto start = verbose_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     try {
       RunControl::check();
       launch.run(context);
@@ -360,25 +376,12 @@ void CpuExecutable::run_stage(size_t index, std::vector<Buffer>& values, Binding
       if (launch.location >= 0) error.in(program_.locations()[static_cast<size_t>(launch.location)]);
       throw;
     }
-    if (verbose_) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (told) times.push_back(std::chrono::steady_clock::now());
   }
-  if (verbose_) report(*plan, seconds);
+  if (told) tell_steps(program_, *plan, times);
   RunCounters::add(state_->counters.cache_copies, plan->cache_copies);
   RunCounters::add(state_->counters.cache_copy_bytes, plan->cache_copy_bytes);
   for (size_t i = 0; i < outputs.size(); ++i) values[static_cast<size_t>(stage.outputs[i].id)] = std::move(outputs[i]);
-}
-
-void CpuExecutable::report(const BoundPlan& plan, const std::vector<double>& seconds) const {
-  double total = 0;
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    const BoundLaunch& launch = plan.launches[i];
-    total += seconds[i];
-    const char* node = launch.location >= 0 ? program_.locations()[static_cast<size_t>(launch.location)].c_str() : "";
-    std::fprintf(stderr, "step  %-12s %8.3f ms %7.1f GF/s  %s  %s\n", launch.kernel, seconds[i] * 1e3,
-                 launch.flops > 0 ? launch.flops / seconds[i] * 1e-9 : 0.0, plan.shapes[i].c_str(), node);
-  }
-  std::fprintf(stderr, "run   %zu steps, %.3f ms, arena %.2f MB\n", seconds.size(), total * 1e3,
-               static_cast<double>(plan.arena_bytes) / 1e6);
 }
 
 std::vector<Buffer> CpuExecutable::run(std::span<Buffer> inputs, Bindings& bindings) const {

@@ -18,8 +18,7 @@ namespace transmuter::cpu {
 class CpuExecutable : public Executable {
  public:
   // `options`: the stores that executables of one model share are never null.
-  CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool, const BackendOptions& options,
-                bool verbose);
+  CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool, const BackendOptions& options);
 
   std::vector<Buffer> run(std::span<Buffer> inputs, Bindings& bindings) const override;
   ExecutableStats stats() const override;
@@ -47,19 +46,20 @@ class CpuExecutable : public Executable {
   // `values`: by number, those that have been computed.
   std::shared_ptr<PlanEntry> plan_entry(size_t stage, const Bindings& bindings,
                                         const std::vector<Buffer>& values) const;
-  std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values) const;
-  std::shared_ptr<const BoundPlan> bind_stage(size_t stage, Bindings& bindings,
-                                              const std::vector<Buffer>& values) const;
+  // `describe`: its launches say what they read and write.
+  std::shared_ptr<const BoundPlan> bound(size_t stage, Bindings& bindings, const std::vector<Buffer>& values,
+                                         bool describe) const;
+  std::shared_ptr<const BoundPlan> bind_stage(size_t stage, Bindings& bindings, const std::vector<Buffer>& values,
+                                              bool describe) const;
   // Do few of the plan's steps depend on symbols with these bits?
   static bool concerns_few(const BindRecord& record, uint64_t changed);
   // `from` (may be null): a plan for other sizes, which differ in the symbols with these bits. Throws
   // Binder::OtherPlan.
   std::shared_ptr<BoundPlan> bind_steps(const Stage& stage, Bindings& bindings, const std::vector<Buffer>& values,
-                                        std::shared_ptr<const BoundPlan> from, uint64_t changed,
+                                        std::shared_ptr<const BoundPlan> from, uint64_t changed, bool describe = false,
                                         std::unique_ptr<BindRecord> spare = nullptr) const;
   void make_room(const Append& append, std::vector<Buffer>& values, Bindings& bindings) const;
   void run_stage(size_t stage, std::vector<Buffer>& values, Bindings& bindings) const;
-  void report(const BoundPlan& plan, const std::vector<double>& seconds) const;
 
   ir::Program program_;
   ValueTypes types_;
@@ -69,7 +69,6 @@ class CpuExecutable : public Executable {
   std::shared_ptr<RunState> state_;
   std::shared_ptr<const BlockMemory> cache_memory_;
   std::vector<std::pair<ir::Value, std::shared_ptr<const Tensor>>> weights_;
-  bool verbose_;
   bool verify_;  // TRANSMUTER_VERIFY: plans that started from another are compared with ones that did not
   std::vector<Stage> stages_;
   std::vector<bool> written_;  // by value: a cache written in place

@@ -5,6 +5,7 @@
 #include "backends/cpu/steps/copy.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "telemetry/counters.h"
 #include "transmuter/error.h"
 
 namespace transmuter::cpu {
@@ -13,6 +14,10 @@ namespace {
 // Room for as many rows again by half, so that the copies of a growing value cost a constant each row; a short one gets
 // room for a few hundred steps at once. Pages of it that nobody writes cost nothing.
 int64_t roomy(int64_t rows) { return (rows + std::max<int64_t>(rows / 2, 256) + 63) / 64 * 64; }
+
+struct CountedStorage : GrowingStorage {
+  telemetry::HeldBytes held;
+};
 
 }  // namespace
 
@@ -48,7 +53,8 @@ Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, c
   if (!copied) return result;
   Shape capacity = shape;
   capacity[a] = buffer.keeps_room && grows ? roomy(rows) : rows;
-  result.growing = std::make_shared<GrowingStorage>();
+  const auto made = std::make_shared<CountedStorage>();
+  result.growing = made;
   std::byte* to = nullptr;
   if (grows) {
     const size_t bytes = byte_size(dtype_of(buffer), element_count(capacity));
@@ -62,6 +68,7 @@ Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, c
     result.growing->memory = Tensor(dtype_of(buffer), capacity);
     to = result.growing->memory.mutable_bytes();
   }
+  made->held = telemetry::HeldBytes(telemetry::Memory::cache, static_cast<int64_t>(made->memory.nbytes()));
   result.growing->axis = axis;
   result.growing->used = shape[a];
   result.shape = shape;

@@ -135,7 +135,7 @@ class ConvStep : public Step {
     return store_.get<Packed>(
         str(kind, " ", reinterpret_cast<uintptr_t>(weight_->bytes()), " ", weight_->nbytes(), " ", bytes), *weight_,
         [&] {
-          auto made = std::make_shared<Packed>(memory_, bytes);
+          auto made = std::make_shared<Packed>(memory_, bytes, DType::f32);
           const Tensor aligned = weight_->aligned();
           fill(reinterpret_cast<const float*>(aligned.bytes()), made->bytes);
           release_pages(weight_->bytes(), weight_->nbytes());

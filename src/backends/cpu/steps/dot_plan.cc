@@ -123,7 +123,8 @@ PackedOperand DotPlanner::pack(const ir::Op& op, const ir::DotGeneralAttributes&
                               k, " ", n, " ", count, " ", stride(inner), " ", stride(columns), " ", stride(batch));
   auto make = [&] {
     const size_t matrix_bytes = packed_b_bytes(k, n, source);
-    auto packed = std::make_shared<Packed>(planner_.packed_memory(), matrix_bytes * static_cast<size_t>(count));
+    auto packed = std::make_shared<Packed>(planner_.packed_memory(), matrix_bytes * static_cast<size_t>(count),
+                                           weight.tensor.dtype());
     packed->matrix_bytes = matrix_bytes;
     const size_t width = static_cast<size_t>(bit_width(weight.tensor.dtype())) / 8;
     for (int64_t i = 0; i < count; ++i) {
@@ -181,7 +182,8 @@ void DotPlanner::add_quantized(const ir::Op& op) {
       for (const int32_t z : zeros.cast(DType::i32).to_vector<int32_t>())
         moved.push_back(static_cast<uint8_t>(z + middle));
     }
-    auto packed = std::make_shared<Packed>(planner_.packed_memory(), packed_few_bits_bytes(k, n, rhs.bits));
+    auto packed =
+        std::make_shared<Packed>(planner_.packed_memory(), packed_few_bits_bytes(k, n, rhs.bits), weight.dtype);
     pack_few_bits(k, n, rhs.bits, elements.bytes(), is_signed, scales.data<float>(), moved.data(), packed->bytes,
                   planner_.pool());
     release_pages(elements.bytes(), elements.nbytes());

@@ -139,7 +139,7 @@ bool plan_quantized_convolution(Planner& planner, const ir::Op& op) {
           last[static_cast<size_t>(j * depth + t * channels + i)] = from[j * depth + i * taps + t];
       }
     }
-    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(depth, n));
+    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(depth, n), weight.dtype());
     pack_qb(depth, n, last.data(), w_signed, 1, depth, packed->bytes, planner.pool());
     release_pages(weight.bytes(), weight.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));

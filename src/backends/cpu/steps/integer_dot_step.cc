@@ -160,7 +160,7 @@ std::optional<Weight> pack(Planner& planner, const ir::Op& op, ir::Value rhs) {
   if (k * n == 0) return {};
   const bool b_signed = type.dtype == DType::i8;
   const auto make = [&] {
-    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(k, n));
+    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(k, n), type.dtype);
     const std::byte* from = planner.aligned_bytes(weight.tensor) + weight.view.offset;
     pack_qb(k, n, from, b_signed, row, column, packed->bytes, planner.pool());
     release_pages(weight.tensor.bytes(), weight.tensor.nbytes());

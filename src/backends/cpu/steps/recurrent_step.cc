@@ -248,7 +248,7 @@ std::shared_ptr<const Packed> pack_rows(Planner& planner, ir::Value weight, int6
   const int64_t k = from.view.dim(1), row = from.view.stride(0), column = from.view.stride(1);
   const int64_t offset = from.view.offset / int64_t{sizeof(float)} + first * row;
   const auto make = [&] {
-    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_b_bytes(k, n));
+    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_b_bytes(k, n), DType::f32);
     const float* const values = reinterpret_cast<const float*>(planner.aligned_bytes(from.tensor)) + offset;
     pack_b(k, n, values, Storage::f32, column, row, Storage::f32, packed->bytes, planner.pool());
     release_pages(from.tensor.bytes(), from.tensor.nbytes());
