@@ -13,7 +13,10 @@ SCHEMA = {  # by phase: keys that must be there, and their types
     "B": {"ts": (int, float)},
     "E": {"ts": (int, float)},
 }
-ROUNDED = 0.0011  # microseconds: times have three digits
+
+
+def nanoseconds(microseconds):
+    return round(microseconds * 1000)
 
 
 def faults(trace):
@@ -42,10 +45,11 @@ def faults(trace):
         if phase == "X":
             if event["dur"] < 0:
                 yield f"{where}: lasts {event['dur']}"
-            open_ends, end = ends[thread], event["ts"] + event["dur"]
-            while open_ends and open_ends[-1] <= event["ts"]:
+            start = nanoseconds(event["ts"])
+            open_ends, end = ends[thread], start + nanoseconds(event["dur"])
+            while open_ends and open_ends[-1] <= start:
                 open_ends.pop()
-            if open_ends and end > open_ends[-1] + ROUNDED:
+            if open_ends and end > open_ends[-1]:
                 yield f"{where}: ends behind the span around it"
             open_ends.append(end)
         elif phase == "i" and event["s"] not in "gpt":

@@ -38,7 +38,7 @@ class TemporaryFile {
 void check_events(const json& trace) {
   ASSERT_TRUE(trace.at("traceEvents").is_array());
   double last = 0;
-  std::map<int64_t, std::vector<double>> open;  // by thread: ends of the spans that are open
+  std::map<int64_t, std::vector<int64_t>> open;  // by thread: ends of the spans that are open
   std::set<int64_t> named, used;
   for (const json& event : trace.at("traceEvents")) {
     for (const char* key : {"name", "ph"}) ASSERT_TRUE(event.at(key).is_string()) << event;
@@ -59,10 +59,10 @@ void check_events(const json& trace) {
     if (phase == "X") {
       ASSERT_TRUE(event.at("dur").is_number()) << event;
       EXPECT_GE(event["dur"].get<double>(), 0);
-      const double end = start + event["dur"].get<double>();
-      std::vector<double>& ends = open[thread];
-      while (!ends.empty() && ends.back() <= start) ends.pop_back();
-      if (!ends.empty()) EXPECT_LE(end, ends.back() + 0.0011) << event;  // a nanosecond is lost to three digits
+      const int64_t begin = std::llround(start * 1e3), end = begin + std::llround(event["dur"].get<double>() * 1e3);
+      std::vector<int64_t>& ends = open[thread];
+      while (!ends.empty() && ends.back() <= begin) ends.pop_back();
+      if (!ends.empty()) EXPECT_LE(end, ends.back()) << event;
       ends.push_back(end);
     } else if (phase == "i") {
       EXPECT_EQ(event.at("s"), "t");
