@@ -1,5 +1,7 @@
 #include "backends/cpu/run/tell.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 
 namespace transmuter::cpu {
@@ -10,15 +12,16 @@ constexpr size_t kMaxSizes = 16;
 }  // namespace
 
 std::string sizes_text(const ir::Program& program, const std::vector<int64_t>& values) {
-  std::string text;
-  if (!program.scope()) return text;
+  if (!program.scope()) return "";
   const std::vector<Symbol>& symbols = program.scope()->symbols();
-  size_t named = 0;
-  for (size_t i = 0; i < symbols.size() && i < values.size(); ++i) {
+  std::vector<std::string> sizes;
+  for (size_t i = 0; i < symbols.size() && i < values.size() && sizes.size() < kMaxSizes; ++i) {
     if (values[i] == INT64_MIN) continue;
-    if (++named > kMaxSizes) return text + ", ...";
-    text += str(text.empty() ? "" : ", ", symbols[i].name, "=", values[i]);
+    std::string size = str(symbols[i].name, "=", values[i]);  // several inputs may have one of this name
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(std::move(size));
   }
+  std::string text;
+  for (const std::string& size : sizes) text += (text.empty() ? "" : ", ") + size;
   return text;
 }
 
