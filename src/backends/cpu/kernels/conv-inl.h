@@ -228,17 +228,6 @@ inline void copy(const float* HWY_RESTRICT in, int64_t stride, int64_t n, float*
   for (int64_t q = 0; q < n; ++q) out[q] = in[q * stride];
 }
 
-inline void divide_counts(const float* HWY_RESTRICT in, float rows, const float* HWY_RESTRICT columns, int64_t n,
-                          float* HWY_RESTRICT out) {
-  const F32 d;
-  int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    const VF count = hn::Mul(hn::Set(d, rows), hn::LoadU(d, columns + j));
-    hn::StoreU(hn::Div(hn::LoadU(d, in + j), count), d, out + j);
-  }
-  for (; j < n; ++j) out[j] = in[j] / (rows * columns[j]);
-}
-
 template <class Combine>
 HWY_INLINE float reduce(const float* in, int64_t n, VF start, const Combine& combine) {
   const F32 d;
@@ -286,7 +275,6 @@ inline const ConvOps* make_conv_ops() {
                                    .depthwise = kDepthwise,
                                    .sum_taps = &sum_taps,
                                    .max_taps = &max_taps,
-                                   .divide_counts = &divide_counts,
                                    .copy = &copy,
                                    .sum = &sum,
                                    .maximum = &maximum};

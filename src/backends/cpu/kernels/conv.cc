@@ -250,19 +250,6 @@ void conv_depthwise(const ConvArgs& c, std::byte* scratch, ThreadPool& pool) {
   });
 }
 
-// How many elements of one axis' window count for output `at`.
-float count_along(const PoolArgs& p, int axis, int64_t at) {
-  const Windows& w = p.windows;
-  const bool padding = p.pooling == Pooling::average_with_pad;
-  const int64_t low = padding ? -w.pad[axis] : 0, high = w.in[axis] + (padding ? p.pad_end[axis] : 0);
-  int64_t count = 0;
-  for (int64_t k = 0; k < w.kernel[axis]; ++k) {
-    const int64_t i = at * w.stride[axis] - w.pad[axis] + k * w.dilation[axis];
-    count += i >= low && i < high;
-  }
-  return static_cast<float>(count);
-}
-
 }  // namespace
 
 size_t conv_packed_bytes(const ConvArgs& c) {
@@ -313,8 +300,7 @@ void conv(const ConvArgs& c, void* scratch, ThreadPool& pool) {
 
 size_t pool_scratch_bytes(const PoolArgs& p, int threads) {
   const PlaneScratch sizes(p.windows, PaddedPlanes(p.windows));
-  const int64_t counts = round_up((p.windows.out[0] + p.windows.out[1] + p.windows.out[2]) * 4, 64);
-  return static_cast<size_t>(sizes.offsets + counts + slot_count(threads) * sizes.slot());
+  return static_cast<size_t>(sizes.offsets + slot_count(threads) * sizes.slot());
 }
 
 void pool_windows(const PoolArgs& p, void* scratch, ThreadPool& pool) {
@@ -325,16 +311,8 @@ void pool_windows(const PoolArgs& p, void* scratch, ThreadPool& pool) {
   const ConvOps& ops = conv_ops();
   auto* offsets = static_cast<int64_t*>(scratch);
   planes.tap_offsets(0, offsets);
-  const bool maximum = p.pooling == Pooling::max;
-  auto* counts = reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + sizes.offsets);
-  float* count[3] = {counts, counts + w.out[0], counts + w.out[0] + w.out[1]};
-  if (!maximum) {
-    for (int axis = 0; axis < 3; ++axis) {
-      for (int64_t i = 0; i < w.out[axis]; ++i) count[axis][i] = count_along(p, axis, i);
-    }
-  }
-  const int64_t counts_bytes = round_up((w.out[0] + w.out[1] + w.out[2]) * 4, 64);
-  Slots slots(static_cast<std::byte*>(scratch) + sizes.offsets + counts_bytes, static_cast<size_t>(sizes.slot()),
+  const bool maximum = p.maximum;
+  Slots slots(static_cast<std::byte*>(scratch) + sizes.offsets, static_cast<size_t>(sizes.slot()),
               slot_count(pool.threads()));
   const float fill = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
   const int64_t slice = w.out[1] * w.out[2];
@@ -349,13 +327,7 @@ void pool_windows(const PoolArgs& p, void* scratch, ThreadPool& pool) {
         const float* from = plane + z * planes.depth_step();
         (maximum ? ops.max_taps : ops.sum_taps)(from, offsets, w.taps(), planes.columns(), result);
         for (int64_t y = 0; y < w.out[1]; ++y) {
-          const float* row = result + y * planes.pitch();
-          float* out = p.y + (i * w.out[0] + z) * slice + y * w.out[2];
-          if (maximum) {
-            std::copy_n(row, w.out[2], out);
-          } else {
-            ops.divide_counts(row, count[0][z] * count[1][y], count[2], w.out[2], out);
-          }
+          std::copy_n(result + y * planes.pitch(), w.out[2], p.y + (i * w.out[0] + z) * slice + y * w.out[2]);
         }
       }
     }

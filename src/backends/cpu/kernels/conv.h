@@ -56,17 +56,10 @@ void conv(const ConvArgs& args, void* scratch, ThreadPool& pool);
 // As plainly as it can be said, in double.
 void conv_reference(const ConvArgs& args);
 
-enum class Pooling : uint8_t {
-  max,               // padding does not take part
-  average,           // over the elements inside the image
-  average_with_pad,  // over the elements inside the padded image, which is in + pad + pad_end wide
-};
-
 struct PoolArgs {
   Windows windows = {};
-  int64_t planes = 1;  // images x channels, dense
-  Pooling pooling = Pooling::max;
-  int64_t pad_end[3] = {0, 0, 0};  // average_with_pad: what counts as inside
+  int64_t planes = 1;   // images x channels, dense
+  bool maximum = true;  // else the sum; padding takes part in neither
   const float* x = nullptr;
   float* y = nullptr;
 };

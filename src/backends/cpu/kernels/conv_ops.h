@@ -25,8 +25,6 @@ struct ConvOps {
   void (*depthwise)(const DepthwisePlane& plane);
   void (*sum_taps)(const float* in, const int64_t* offsets, int64_t taps, int64_t n, float* out);
   void (*max_taps)(const float* in, const int64_t* offsets, int64_t taps, int64_t n, float* out);
-  // out[j] = in[j] / (rows * columns[j]), j < n
-  void (*divide_counts)(const float* in, float rows, const float* columns, int64_t n, float* out);
   // out[q] = in[q * stride], q < n
   void (*copy)(const float* in, int64_t stride, int64_t n, float* out);
   float (*sum)(const float* in, int64_t n);

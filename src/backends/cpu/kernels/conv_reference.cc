@@ -69,20 +69,10 @@ void pool_reference(const PoolArgs& p) {
     const float* x = p.x + plane * w.in_pixels();
     for_each_pixel(w, [&](int64_t pixel, int64_t z, int64_t row, int64_t column) {
       double most = -std::numeric_limits<double>::infinity(), sum = 0;
-      int64_t count = 0;
-      for_each_tap(w, z, row, column, [&](int64_t, int64_t from, const int64_t* at) {
-        bool counts = from >= 0;
-        if (p.pooling == Pooling::average_with_pad) {
-          counts = true;
-          for (int axis = 0; axis < 3; ++axis) {
-            counts = counts && at[axis] >= -w.pad[axis] && at[axis] < w.in[axis] + p.pad_end[axis];
-          }
-        }
-        count += counts;
+      for_each_tap(w, z, row, column, [&](int64_t, int64_t from, const int64_t*) {
         if (from >= 0) most = std::max<double>(most, x[from]), sum += x[from];
       });
-      p.y[plane * w.out_pixels() + pixel] =
-          static_cast<float>(p.pooling == Pooling::max ? most : sum / static_cast<double>(count));
+      p.y[plane * w.out_pixels() + pixel] = static_cast<float>(p.maximum ? most : sum);
     });
   }
 }

@@ -14,8 +14,7 @@ class PoolStep : public OpStep {
 
   void bind(Binder& bind) const override {
     const auto& w = op_.as<ir::ReduceWindowAttributes>();
-    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low),
-                               high = bind.values(w.pad_high);
+    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low);
     if (is_image_channels_last(bind.view(op_.operands[0]))) return bind_channels_last(bind);
     bind.untouch();
     const View x = bind.dense(op_.operands[0]);
@@ -31,25 +30,16 @@ class PoolStep : public OpStep {
       args.windows.stride[t] = w.strides[i];
       args.windows.dilation[t] = w.window_dilation[i];
       args.windows.pad[t] = low[i];
-      args.pad_end[t] = high[i];
     }
     args.planes = x.dim(0) * x.dim(1);
-    const bool sum = w.kind == ir::ReduceKind::add;
-    // Every window lies inside the padded image, so that the average over it is the sum by the number of taps.
-    args.pooling = sum ? Pooling::average_with_pad : Pooling::max;
-    const float taps = static_cast<float>(args.windows.taps());
-    const int64_t count = y.size();
+    args.maximum = w.kind == ir::ReduceKind::max;
     const int32_t scratch = bind.scratch(static_cast<int64_t>(pool_scratch_bytes(args, bind.threads())));
-    bind.launch("pool", static_cast<double>(count) * taps,
-                [args, scratch, sum, count, taps, x = Place(x), y = Place(y)](const RunContext& run) {
+    bind.launch("pool", static_cast<double>(y.size() * args.windows.taps()),
+                [args, scratch, x = Place(x), y = Place(y)](const RunContext& run) {
                   PoolArgs a = args;
                   a.x = run.at(x);
                   a.y = run.at(y);
                   pool_windows(a, run.scratch(scratch), run.pool);
-                  if (!sum) return;
-                  run.pool.parallel_for(count, 65536, [&](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) a.y[i] *= taps;
-                  });
                 });
   }
 
