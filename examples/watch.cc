@@ -1,5 +1,5 @@
-// What a program can see of the library while it runs a model: watch MODEL.onnx INPUT=SIZE[xSIZE ...] ... runs the model
-// twice on zeros and prints which segments ran for how long, what was made anew, and the metrics of a server.
+// What a program can see of the library while it runs a model: watch MODEL.onnx INPUT=SIZE[xSIZE ...] ... runs the
+// model twice on zeros and prints which segments ran for how long, what was made anew, and the metrics of a server.
 #include <transmuter/transmuter.h>
 
 #include <cstdio>
