@@ -7,10 +7,10 @@
 #include <mutex>
 #include <sstream>
 
+namespace {
+
 namespace tm = transmuter;
 namespace telemetry = transmuter::telemetry;
-
-namespace {
 
 tm::Shape shape_of(const std::string& text) {
   tm::Shape shape;
