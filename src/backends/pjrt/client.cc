@@ -1,6 +1,7 @@
 #include "backends/pjrt/client.h"
 
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -156,9 +157,42 @@ DeviceBuffer::~DeviceBuffer() {
   client_->plugin().call_quietly(Function::buffer_destroy, destroy);
 }
 
+namespace {
+
+// Copies the first `extents` elements along each axis from one dense array into another.
+void copy_box(const std::byte* from, const Shape& from_shape, std::byte* to, const Shape& to_shape,
+              const Shape& extents, size_t width) {
+  // Axes that are whole in both, from the end, are one run of bytes with the one before them.
+  size_t run = extents.size();
+  size_t bytes = width;
+  while (run > 0 && from_shape[run - 1] == extents[run - 1] && to_shape[run - 1] == extents[run - 1])
+    bytes *= static_cast<size_t>(extents[--run]);
+  if (run == 0) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const size_t axis = run - 1, length = bytes * static_cast<size_t>(extents[axis]);
+  if (element_count(extents) == 0) return;
+  std::vector<int64_t> place(axis, 0);
+  while (true) {
+    size_t from_row = 0, to_row = 0;
+    for (size_t i = 0; i < axis; ++i) {
+      from_row = from_row * static_cast<size_t>(from_shape[i]) + static_cast<size_t>(place[i]);
+      to_row = to_row * static_cast<size_t>(to_shape[i]) + static_cast<size_t>(place[i]);
+    }
+    std::memcpy(to + to_row * static_cast<size_t>(to_shape[axis]) * bytes,
+                from + from_row * static_cast<size_t>(from_shape[axis]) * bytes, length);
+    size_t i = axis;
+    while (i > 0 && ++place[i - 1] == extents[i - 1]) place[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+}  // namespace
+
 Tensor DeviceBuffer::download() const {
-  Tensor tensor(dtype_, shape_);
-  const Shape stored = stored_shape(dtype_, shape_);
+  Tensor tensor(dtype_, room_);
+  const Shape stored = stored_shape(dtype_, room_);
   std::vector<int64_t> order(stored.size());  // row-major, however the device has it
   std::iota(order.rbegin(), order.rend(), 0);
   abi::Block<abi::Layout> layout;
@@ -172,7 +206,10 @@ Tensor DeviceBuffer::download() const {
   copy.size = tensor.nbytes();
   client_->plugin().call(Function::buffer_to_host, copy, "reading a result");
   client_->plugin().await(copy.done, "computing a result");
-  return tensor;
+  if (room_ == shape_) return tensor;
+  Tensor own(dtype_, shape_);
+  copy_box(tensor.bytes(), room_, own.mutable_bytes(), shape_, shape_, byte_size(dtype_, 1));
+  return own;
 }
 
 Loaded::~Loaded() {
@@ -203,12 +240,10 @@ void Loaded::note_running(abi::Event* done) const {
   running_.push_back(done);
 }
 
-std::vector<DeviceBufferPtr> Loaded::run(std::span<const DeviceBufferPtr> inputs, const std::vector<int64_t>& kept,
-                                         const std::vector<std::pair<DType, Shape>>& results) const {
-  std::vector<abi::Buffer*> arguments, made(results.size(), nullptr);
-  arguments.reserve(inputs.size());
-  for (const DeviceBufferPtr& input : inputs) arguments.push_back(input->get());
-  abi::Buffer* const* argument_list = arguments.data();
+std::vector<abi::Buffer*> Loaded::run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
+                                      size_t results) const {
+  std::vector<abi::Buffer*> made(results, nullptr);
+  abi::Buffer* const* argument_list = inputs.data();
   abi::Buffer** result_list = made.data();
   abi::Block<abi::ExecuteOptions> options;
   options.kept_inputs = kept.data();
@@ -218,16 +253,13 @@ std::vector<DeviceBufferPtr> Loaded::run(std::span<const DeviceBufferPtr> inputs
   execute.options = &options;
   execute.argument_lists = &argument_list;
   execute.device_count = 1;
-  execute.argument_count = arguments.size();
+  execute.argument_count = inputs.size();
   execute.output_lists = &result_list;
   abi::Event* done = nullptr;
   execute.complete_events = &done;
   client_->plugin().call(Function::loaded_execute, execute, "running a program");
   note_running(done);
-  std::vector<DeviceBufferPtr> out;
-  for (size_t i = 0; i < results.size(); ++i)
-    out.push_back(std::make_shared<DeviceBuffer>(client_, made[i], results[i].first, results[i].second));
-  return out;
+  return made;
 }
 
 namespace {
@@ -349,7 +381,7 @@ void release_weight(abi::Failure* failure, void* argument) {
 
 }  // namespace
 
-DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
+abi::Buffer* Client::upload_bytes(const Tensor& tensor, abi::HostSemantics semantics, abi::Event** done) const {
   const Shape stored = stored_shape(tensor.dtype(), tensor.shape());
   abi::Block<abi::BufferFromHost> from;
   from.client = client_;
@@ -357,21 +389,40 @@ DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
   from.type = element_type(tensor.dtype());
   from.dims = stored.data();
   from.rank = stored.size();
-  from.semantics = weight ? abi::HostSemantics::zero_copy : abi::HostSemantics::copied_during_call;
+  from.semantics = semantics;
   from.device = device_;
   plugin_->call(Function::client_buffer_from_host, from, "moving a tensor to the device");
-  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), from.buffer, tensor.dtype(), tensor.shape());
-  if (weight && from.done_with_host) {
-    abi::Block<abi::EventOnReady> ready;
-    ready.event = from.done_with_host;
-    ready.callback = release_weight;
-    auto held = std::make_unique<HeldWeight>(HeldWeight{*plugin_, tensor});
-    ready.argument = held.get();
-    plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
-    static_cast<void>(held.release());  // the callback's now
-  }
-  if (from.done_with_host) plugin_->destroy(from.done_with_host);
+  if (done)
+    *done = from.done_with_host;
+  else if (from.done_with_host)
+    plugin_->destroy(from.done_with_host);
+  return from.buffer;
+}
+
+DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
+  abi::Event* done = nullptr;
+  abi::Buffer* memory =
+      upload_bytes(tensor, weight ? abi::HostSemantics::zero_copy : abi::HostSemantics::copied_during_call,
+                   weight ? &done : nullptr);
+  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), memory, tensor.dtype(), tensor.shape());
+  if (!done) return buffer;
+  abi::Block<abi::EventOnReady> ready;
+  ready.event = done;
+  ready.callback = release_weight;
+  auto held = std::make_unique<HeldWeight>(HeldWeight{*plugin_, tensor});
+  ready.argument = held.get();
+  plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
+  static_cast<void>(held.release());  // the callback's now
+  plugin_->destroy(done);
   return buffer;
+}
+
+DeviceBufferPtr Client::upload(const Tensor& tensor, const Shape& room) const {
+  if (tensor.shape() == room) return upload(tensor, false);
+  Tensor wide = Tensor::zeros(tensor.dtype(), room);
+  copy_box(tensor.bytes(), tensor.shape(), wide.mutable_bytes(), room, tensor.shape(), byte_size(tensor.dtype(), 1));
+  abi::Buffer* buffer = upload_bytes(wide, abi::HostSemantics::copied_during_call, nullptr);
+  return std::make_shared<DeviceBuffer>(shared_from_this(), buffer, tensor.dtype(), tensor.shape(), room);
 }
 
 std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {

@@ -22,11 +22,18 @@ struct ClientOptions {
 
 class Client;
 
-// Elements in a device's memory. `shape` and `dtype` are the tensor's; packed dtypes lie as their bytes, flat.
+// Elements in a device's memory. `shape` and `dtype` are the tensor's; packed dtypes lie as their bytes, flat. `room`,
+// where it isn't the shape: the extents that they lie under, no smaller, of which the tensor's are the first.
 class DeviceBuffer {
  public:
-  DeviceBuffer(std::shared_ptr<const Client> client, abi::Buffer* buffer, DType dtype, Shape shape)
-      : client_(std::move(client)), buffer_(buffer), dtype_(dtype), shape_(std::move(shape)) {}
+  DeviceBuffer(std::shared_ptr<const Client> client, abi::Buffer* buffer, DType dtype, Shape shape, Shape room = {},
+               bool zeros = true)
+      : client_(std::move(client)),
+        buffer_(buffer),
+        dtype_(dtype),
+        shape_(std::move(shape)),
+        room_(room.empty() ? shape_ : std::move(room)),
+        zeros_(zeros) {}
   ~DeviceBuffer();
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -34,14 +41,17 @@ class DeviceBuffer {
   abi::Buffer* get() const { return buffer_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  // Waits until it is there. Throws what computing it threw.
+  const Shape& room() const { return room_; }
+  bool zeros() const { return zeros_; }  // what lies in the room behind the tensor's own elements
+  // Waits until it is there. Throws what computing it threw. The tensor's own elements.
   Tensor download() const;
 
  private:
   std::shared_ptr<const Client> client_;
   abi::Buffer* buffer_;
   DType dtype_;
-  Shape shape_;
+  Shape shape_, room_;
+  bool zeros_;
 };
 inline StoredSize stored_size(const DeviceBuffer& buffer) {
   return {name(buffer.dtype()), static_cast<int64_t>(byte_size(buffer.dtype(), element_count(buffer.shape())))};
@@ -57,10 +67,10 @@ class Loaded {
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  // Starts it: the results are being computed. `results`: their types, in order. Inputs listed in `kept` are not
-  // donated though the program says that they may be.
-  std::vector<DeviceBufferPtr> run(std::span<const DeviceBufferPtr> inputs, const std::vector<int64_t>& kept,
-                                   const std::vector<std::pair<DType, Shape>>& results) const;
+  // Starts it: the results are being computed, owned by the caller. Inputs listed in `kept` are not donated though the
+  // program says that they may be.
+  std::vector<abi::Buffer*> run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
+                                size_t results) const;
   std::string serialized() const;   // "" where the plugin cannot
   int64_t temporary_bytes() const;  // working memory of a run; 0 where the plugin doesn't say
 
@@ -83,6 +93,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // Copies the elements, at once; or, as a weight, uses them where they are if the device can, and keeps them while it
   // does.
   DeviceBufferPtr upload(const Tensor& tensor, bool weight) const;
+  // A copy under other extents, zeros behind; no packed dtype.
+  DeviceBufferPtr upload(const Tensor& tensor, const Shape& room) const;
   std::shared_ptr<const Loaded> compile(const std::string& text) const;
   std::shared_ptr<const Loaded> load(const std::string& serialized) const;  // null: not of this plugin
   MemoryFigures memory() const;
@@ -95,6 +107,8 @@ class Client : public std::enable_shared_from_this<Client> {
  private:
   Client(std::shared_ptr<const Plugin> plugin, abi::Client* client) : plugin_(std::move(plugin)), client_(client) {}
   void choose_device(int64_t position);
+  // `done`: when the host's memory is free again; null: nobody asks.
+  abi::Buffer* upload_bytes(const Tensor& tensor, abi::HostSemantics semantics, abi::Event** done) const;
 
   std::shared_ptr<const Plugin> plugin_;
   abi::Client* client_;

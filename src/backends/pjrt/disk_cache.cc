@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -81,7 +82,8 @@ void DiskCache::store(const std::string& key, const std::string& bytes) const {
   if (!enabled() || bytes.empty()) return;
   std::error_code error;
   fs::create_directories(folder_, error);
-  const std::string path = file_of(key), part = str(path, ".", getpid(), ".part");
+  static std::atomic<uint64_t> count{0};  // threads of a process may store the same program
+  const std::string path = file_of(key), part = str(path, ".", getpid(), ".", count.fetch_add(1), ".part");
   {
     std::ofstream file(part, std::ios::binary);
     FileHeader header{{}, key.size(), bytes.size(), hash_of(bytes, kSeed)};

@@ -17,6 +17,7 @@ struct Wanted {
   pjrt::ClientOptions client;
   std::string placement = "cpu";
   std::string cache = pjrt::DiskCache::default_folder();
+  pjrt::Sizes sizes = pjrt::Sizes::automatic;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -43,6 +44,9 @@ Wanted parse(const std::string& name) {
     } else if (key == "placement") {
       if (value != "cpu" && value != "reference") refuse(str("placement=", value, " is neither cpu nor reference"));
       wanted.placement = value;
+    } else if (key == "sizes") {
+      if (value != "exact" && value != "padded") refuse(str("sizes=", value, " is neither exact nor padded"));
+      wanted.sizes = value == "exact" ? pjrt::Sizes::exact : pjrt::Sizes::padded;
     } else if (key == "cache") {
       wanted.cache = value;
     } else {
@@ -66,7 +70,8 @@ class PjrtBackend : public Backend {
       : name_(std::move(name)),
         client_(pjrt::Client::create(pjrt::Plugin::open(wanted.plugin), wanted.client)),
         cache_(std::make_shared<pjrt::DiskCache>(wanted.cache)),
-        host_(Backend::get(wanted.placement)) {}
+        host_(Backend::get(wanted.placement)),
+        sizes_(wanted.sizes) {}
 
   std::string name() const override { return name_; }
   Capabilities capabilities() const override { return {.data_dependent_extents = true}; }
@@ -85,7 +90,7 @@ class PjrtBackend : public Backend {
     const pjrt::Placed placed = pjrt::place(ir::loops_as_while(program));
     std::unique_ptr<pjrt::DeviceProgram> device;
     std::unique_ptr<Executable> host;
-    if (placed.device) device = std::make_unique<pjrt::DeviceProgram>(*placed.device, client_, cache_, options);
+    if (placed.device) device = std::make_unique<pjrt::DeviceProgram>(*placed.device, client_, cache_, sizes_, options);
     if (placed.host) {
       const auto takes = [this](const ir::Program& p, const ir::Op& op) { return host_->takes_composite(p, op); };
       host = host_->compile(ir::inline_composites(*placed.host, takes), options);
@@ -100,6 +105,7 @@ class PjrtBackend : public Backend {
   std::shared_ptr<const pjrt::Client> client_;
   std::shared_ptr<const pjrt::DiskCache> cache_;
   std::shared_ptr<Backend> host_;
+  pjrt::Sizes sizes_;
 };
 
 }  // namespace
