@@ -116,15 +116,29 @@ std::string processor() {
   return text;
 }
 
+constexpr int kOptionsVersion = 2;  // of compile_options(): stored programs were compiled with them
+
 std::string file_identity(const std::string& path) {
   std::error_code ignored;
   return str(path, " ", std::filesystem::file_size(path, ignored), " ",
              std::filesystem::last_write_time(path, ignored).time_since_epoch().count());
 }
 
-// A CompileOptionsProto: one replica on one device. Without its fast minima and maxima XLA keeps NaN on CPUs.
-std::string compile_options(int device_id, bool default_device) {
-  std::string devices, assignment, build, option, entry, out;
+// XLA's own options, as entries of a map from names to values.
+template <class Fill>
+std::string xla_option(const char* name, const Fill& fill) {
+  std::string value, entry;
+  fill(protozero::pbf_writer(value));
+  protozero::pbf_writer writer(entry);
+  writer.add_string(1, name);
+  writer.add_message(2, value);
+  return entry;
+}
+
+// A CompileOptionsProto: one replica on one device. Without its fast minima and maxima XLA keeps NaN on CPUs. In
+// `thrifty` order it computes what takes memory when it is needed: by default it widens all packed weights at once.
+std::string compile_options(int device_id, bool default_device, bool thrifty) {
+  std::string devices, assignment, build, out;
   {
     protozero::pbf_writer writer(build);
     if (!default_device) writer.add_int64(1, device_id);
@@ -139,13 +153,12 @@ std::string compile_options(int device_id, bool default_device) {
       writer.add_message(9, assignment);
     }
   }
-  protozero::pbf_writer(option).add_bool(2, false);
-  protozero::pbf_writer override_entry(entry);
-  override_entry.add_string(1, "xla_cpu_enable_fast_min_max");
-  override_entry.add_message(2, option);
   protozero::pbf_writer writer(out);
   writer.add_message(3, build);
-  writer.add_message(7, entry);
+  writer.add_message(7, xla_option("xla_cpu_enable_fast_min_max", [](auto w) { w.add_bool(2, false); }));
+  if (thrifty)
+    writer.add_message(7, xla_option("xla_cpu_scheduler_type",
+                                     [](auto w) { w.add_string(1, "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"); }));
   return out;
 }
 
@@ -356,7 +369,8 @@ void Client::choose_device(int64_t position) {
   kind.description = description.description;
   plugin_->call(Function::description_kind, kind, "asking for a device");
   identity_ += str("\n", std::string(kind.text, kind.text_size), " ", position);
-  if (platform_ == "cpu" || platform_ == "Host") identity_ += "\n" + processor();
+  identity_ += str("\n", kOptionsVersion);
+  if (is_cpu()) identity_ += "\n" + processor();
 }
 
 Client::~Client() {
@@ -366,6 +380,12 @@ Client::~Client() {
 }
 
 namespace {
+
+// The program is ours, not an input.
+[[noreturn]] void rethrow(const Error& error) {
+  if (error.code() != ErrorCode::invalid_input) throw error;
+  throw Error(ErrorCode::unsupported, error.what());
+}
 
 // A weight that the device reads or copies; afterwards its pages of a mapped file may go.
 struct HeldWeight {
@@ -427,24 +447,34 @@ DeviceBufferPtr Client::upload(const Tensor& tensor, const Shape& room) const {
 
 std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {
   constexpr std::string_view kFormat = "mlir";
-  const std::string options = compile_options(device_id_, position_ == 0);
-  abi::Block<abi::ProgramText> program;
-  program.code = text.data();
-  program.code_size = text.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
-  abi::Block<abi::ClientCompile> compile;
-  compile.client = client_;
-  compile.program = &program;
-  compile.options = options.data();
-  compile.options_size = options.size();
-  try {
+  const auto compiled = [&](bool thrifty) {
+    const std::string options = compile_options(device_id_, position_ == 0, thrifty);
+    abi::Block<abi::ProgramText> program;
+    program.code = text.data();
+    program.code_size = text.size();
+    program.format = kFormat.data();
+    program.format_size = kFormat.size();
+    abi::Block<abi::ClientCompile> compile;
+    compile.client = client_;
+    compile.program = &program;
+    compile.options = options.data();
+    compile.options_size = options.size();
     plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_input) throw;
-    throw Error(ErrorCode::unsupported, error.what());  // the program is ours, not an input
+    return std::make_shared<Loaded>(shared_from_this(), compile.executable);
+  };
+  if (is_cpu() && knows_order_) {
+    try {
+      return compiled(true);
+    } catch (const Error& error) {  // older ones don't know the option
+      if (std::string_view(error.what()).find("xla_cpu_scheduler_type") == std::string_view::npos) rethrow(error);
+      knows_order_ = false;
+    }
   }
-  return std::make_shared<Loaded>(shared_from_this(), compile.executable);
+  try {
+    return compiled(false);
+  } catch (const Error& error) {
+    rethrow(error);
+  }
 }
 
 std::shared_ptr<const Loaded> Client::load(const std::string& serialized) const {

@@ -1,6 +1,7 @@
 // A PJRT client: one device of a plugin, its memory and the programs compiled for it. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -102,7 +103,7 @@ class Client : public std::enable_shared_from_this<Client> {
   const Plugin& plugin() const { return *plugin_; }
   // What serialized programs depend on beside their text: plugin, versions, device, processor.
   const std::string& identity() const { return identity_; }
-  const std::string& platform() const { return platform_; }
+  bool is_cpu() const { return platform_ == "cpu" || platform_ == "Host"; }
 
  private:
   Client(std::shared_ptr<const Plugin> plugin, abi::Client* client) : plugin_(std::move(plugin)), client_(client) {}
@@ -116,6 +117,7 @@ class Client : public std::enable_shared_from_this<Client> {
   int device_id_ = 0;
   int64_t position_ = 0;
   std::string platform_, identity_;
+  mutable std::atomic<bool> knows_order_ = true;  // of computing things
 };
 
 }  // namespace transmuter::pjrt

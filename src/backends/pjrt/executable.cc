@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "backends/pjrt/padded.h"
+#include "base/environment.h"
 #include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/pipeline.h"
@@ -50,9 +51,9 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       cache_(std::move(cache)),
       store_(options.weights ? options.weights : std::make_shared<WeightStore>()),
       state_(options.state ? options.state : std::make_shared<RunState>()),
-      program_(device_form(program, options.passes, options.passes && client_->platform() == "cpu")),
+      program_(device_form(program, options.passes, options.passes && client_->is_cpu())),
       sizes_(sizes),
-      verbose_(options.verbose) {
+      verbose_(options.verbose || !environment("TRANSMUTER_VERBOSE").empty()) {
   {
     const ShapeScope::Enter enter(program.scope());
     for (const ir::Value result : program.results()) result_types_.push_back(program.type(result));
