@@ -94,6 +94,7 @@ class Graph {
   std::vector<ValueSpec> outputs() const;
   std::vector<std::string> initializers(const std::string& scope = "") const;
   Tensor initializer(const std::string& name, const std::string& scope = "") const;
+  std::map<std::string, std::string> metadata() const;  // the file's metadata properties
 
   GraphEdit edit() const;
 

@@ -69,6 +69,17 @@ std::vector<std::string> Graph::initializers(const std::string& scope) const {
   return names;
 }
 
+std::map<std::string, std::string> Graph::metadata() const {
+  onnx::Message model = document_->model;
+  std::map<std::string, std::string> properties;
+  for (onnx::Field& field : model.fields) {
+    if (field.number != onnx::model_field::kMetadata) continue;
+    const onnx::Message& entry = field.open();
+    properties.emplace(entry.text(1), entry.text(2));
+  }
+  return properties;
+}
+
 Tensor Graph::initializer(const std::string& name, const std::string& scope) const {
   onnx::Document copy = *document_;
   const auto scopes = onnx::scopes_of(copy.model);

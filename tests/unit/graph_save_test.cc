@@ -82,6 +82,7 @@ TEST_F(GraphSave, ExternalWeightsStayWhereTheyAreFound) {
   Graph::load(path("model.onnx")).save(path("out.onnx"), options);
   const Graph graph = Graph::load(path("out.onnx"));
   const Graph edited = graph.edit().rename_value("w", "weight").set_metadata("a", "b").commit();
+  EXPECT_EQ(edited.metadata().at("a"), "b");
   edited.save(path("beside.onnx"));
   EXPECT_EQ(last(Model::load(path("beside.onnx"))), 600.5f);
   EXPECT_THAT(error_of([&] { edited.save(path("other/edited.onnx")); }), HasSubstr("would not find it"));
