@@ -53,7 +53,7 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       state_(options.state ? options.state : std::make_shared<RunState>()),
       program_(device_form(program, options.passes, options.passes && client_->is_cpu())),
       sizes_(sizes),
-      verbose_(options.verbose || !environment("TRANSMUTER_VERBOSE").empty()) {
+      verbose_(!environment("TRANSMUTER_VERBOSE").empty()) {
   {
     const ShapeScope::Enter enter(program.scope());
     for (const ir::Value result : program.results()) result_types_.push_back(program.type(result));
