@@ -2,9 +2,13 @@
 """Writes guides/conformance.md: every suite on every backend, what passes, the worst distance, each exception with its reason.
 
     make_conformance.py PROGRAM CASES [--jobs N] [--pjrt PLUGIN]
+    make_conformance.py --check LOGS
 
 PROGRAM is `transmuter`, CASES the folder of the suites that scripts/test.sh unpacks (build/cases). A suite that isn't there is
 left out with a line. With --pjrt the backend pjrt, too, which takes a while. Run it when a suite, an exception or a backend changes; the figures are this machine's.
+
+With --check nothing runs: the page must say what tests/exceptions.txt says, and count what the logs of scripts/test.sh count
+(build/test-logs, those suites that it ran).
 """
 import argparse
 import collections
@@ -16,6 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "guides/conformance.md"
 SUITES = {
     "node": "ONNX's backend node tests, from the pinned `onnx` package",
     "op_cases": "one graph an operator variant, `tests/make_op_cases.py`; each case names its authority",
@@ -52,21 +57,35 @@ def run(program, folder, backend, extra, jobs):
         return [int(c) for c in counts[-1]], json.loads(pathlib.Path(report.name).read_text())
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("cases", type=pathlib.Path)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--pjrt")
-    arguments = parser.parse_args()
-    text = ["# Conformance", "", "Written by `scripts/make_conformance.py` from reports of `transmuter test`. A case "
-            "passes when all outputs of all data sets,", "run through one compiled model, lie within the tolerance that the "
-            "suite gives; excepted cases are those of", "`tests/exceptions.txt`, each with its reason below. The last column "
-            "is the worst distance of a float from what was", "expected, in units in the last place, beyond the case's "
-            "absolute tolerance, of the cases that pass; the cases", "with the widest relative tolerance decide it.", "",
-            "| Suite | Backend | Passed | Failed | Excepted | Median of the worst ULP | Worst ULP (case) |",
-            "|---|---|---|---|---|---|---|"]
-    for suite, what in SUITES.items():
+HEAD = """# Conformance
+
+Written by `scripts/make_conformance.py` from reports of `transmuter test`. A case passes when all outputs of all data sets,
+run through one compiled model, lie within the tolerance that the suite gives; excepted cases are those of
+`tests/exceptions.txt`, each with its reason below. The last column is the worst distance of a float from what was
+expected, in units in the last place, beyond the case's absolute tolerance, of the cases that pass; the cases
+with the widest relative tolerance decide it.
+
+| Suite | Backend | Passed | Failed | Excepted | Median of the worst ULP | Worst ULP (case) |
+|---|---|---|---|---|---|---|
+"""
+
+
+def tail():
+    """What stands behind the table: it depends on no run."""
+    text = ["", "## The suites", ""] + [f"- **{suite}**: {what}." for suite, what in SUITES.items()]
+    text += ["", "## Exceptions", "", "A listed case that passes fails the run, so the list only shrinks. "
+             "`*`: every backend; `eager`: operator by", "operator.", ""]
+    grouped = collections.OrderedDict()
+    for suite, case, backend, reason in exceptions():
+        grouped.setdefault((suite, backend, reason), []).append(case)
+    text += ["| Suite | Cases | Where | Why |", "|---|---|---|---|"]
+    text += [f"| {suite} | {', '.join(cases)} | {backend} | {reason} |" for (suite, backend, reason), cases in grouped.items()]
+    return "\n".join(text) + "\n"
+
+
+def table(arguments):
+    rows = []
+    for suite in SUITES:
         folder = (arguments.cases / suite).resolve()
         if not folder.is_dir():
             print(f"no {folder}: left out", file=sys.stderr)
@@ -80,16 +99,41 @@ def main():
             off = [u for u in ulps if u[0] > 0]
             median = f"{off[len(off) // 2][0]:.2g}" if off else "0"
             worst = f"{off[-1][0]:.2g} ({off[-1][1]})" if off else "0"
-            text.append(f"| {suite} | {label} | {passed} | {failed} | {skipped} | {median} | {worst} |")
-    text += ["", "## The suites", ""] + [f"- **{suite}**: {what}." for suite, what in SUITES.items()]
-    text += ["", "## Exceptions", "", "A listed case that passes fails the run, so the list only shrinks. "
-             "`*`: every backend; `eager`: operator by", "operator.", ""]
-    grouped = collections.OrderedDict()
-    for suite, case, backend, reason in exceptions():
-        grouped.setdefault((suite, backend, reason), []).append(case)
-    text += ["| Suite | Cases | Where | Why |", "|---|---|---|---|"]
-    text += [f"| {suite} | {', '.join(cases)} | {backend} | {reason} |" for (suite, backend, reason), cases in grouped.items()]
-    (ROOT / "guides/conformance.md").write_text("\n".join(text) + "\n")
+            rows.append(f"| {suite} | {label} | {passed} | {failed} | {skipped} | {median} | {worst} |")
+    return "\n".join(rows) + "\n"
+
+
+def check(logs):
+    """The sentences that say where the page is out of date."""
+    page = PAGE.read_text()
+    if not page.startswith(HEAD) or not page.endswith(tail()):
+        return ["its words or its exceptions are not what this script and tests/exceptions.txt say"]
+    faults = []
+    for line in page[len(HEAD):-len(tail())].splitlines():
+        suite, label, *counts = [cell.strip() for cell in line.strip("|").split("|")][:5]
+        name = re.sub("[^a-z0-9_]", "-", f"{suite} on {label}")
+        log = logs / f"{name}.txt"
+        found = re.findall(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", log.read_text(), re.M) if log.is_file() else []
+        if found and list(found[-1]) != counts:
+            faults.append(f"{suite} on {label}: the page has {counts}, {log.name} {list(found[-1])}")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", nargs="?")
+    parser.add_argument("cases", type=pathlib.Path, nargs="?")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--pjrt")
+    parser.add_argument("--check", type=pathlib.Path, metavar="LOGS")
+    arguments = parser.parse_args()
+    if arguments.check:
+        faults = check(arguments.check)
+        print("\n".join(faults))
+        sys.exit("guides/conformance.md: run scripts/make_conformance.py" if faults else 0)
+    if not arguments.cases:
+        parser.error("PROGRAM and CASES are needed")
+    PAGE.write_text(HEAD + table(arguments) + tail())
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ fi
 check "guides/supported_operators.md is current" \
   bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+check "guides/conformance.md is current" "$python" scripts/make_conformance.py --check "$build/test-logs"
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
 for guide in language_models pipelines telemetry; do
   check "guide $guide" "$python" tests/check_guides.py "$program" "guides/$guide.md" "$build/guide"

@@ -34,7 +34,7 @@ from onnx.reference import ReferenceEvaluator
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAMILIES = ["elementwise", "shape", "reduce", "product", "window", "index", "quantize", "recurrent", "contrib", "packed", "ml",
-            "traps"]
+            "traps", "traps_more"]
 CUSTOM_DOMAINS = {"com.microsoft": 1, "ai.onnx.ml": 3}
 # By the output's dtype: (rtol, atol). Integers, booleans and strings are exact.
 TOLERANCE = {

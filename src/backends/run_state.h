@@ -68,7 +68,7 @@ class ArenaPool {
   std::atomic<int64_t> bytes_{0}, allocated_{0};
 };
 
-struct RunState : telemetry::CounterSource {
+struct RunState final : telemetry::CounterSource {
   ~RunState() { retire(); }
   void add_to(telemetry::Counters& sums) const override;
 
