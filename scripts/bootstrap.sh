@@ -14,7 +14,7 @@ done
 
 needed=(
   git ca-certificates cmake ninja-build g++ ccache mold
-  libprotozero-dev libhwy-dev libcurl4-openssl-dev nlohmann-json3-dev libcli11-dev libeigen3-dev
+  libprotozero-dev libkissfft-dev libhwy-dev libcurl4-openssl-dev nlohmann-json3-dev libcli11-dev libeigen3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv xz-utils
 )

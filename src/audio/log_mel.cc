@@ -68,7 +68,7 @@ Tensor log_mel(std::span<const float> samples, const LogMelOptions& options) {
   float largest = -INFINITY;
   audio::each_frame(filled, options.frames, [&](int64_t frame, const audio::Complex* bins) {
     if (frame >= frames) return;  // the one whose middle is the sound's end
-    for (size_t k = 0; k < power.size(); ++k) power[k] = bins[k].re * bins[k].re + bins[k].im * bins[k].im;
+    for (size_t k = 0; k < power.size(); ++k) power[k] = std::norm(bins[k]);
     for (int64_t m = 0; m < options.mels; ++m) {
       double sum = 0;
       for (size_t k = 0; k < filters[m].weights.size(); ++k) sum += filters[m].weights[k] * power[filters[m].first + k];

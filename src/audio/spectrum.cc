@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/fft.h"
 #include "base/strings.h"
 #include "transmuter/audio.h"
 #include "transmuter/error.h"
@@ -46,26 +47,30 @@ void each_frame(std::span<const float> samples, const StftOptions& options,
   std::vector<double> window(static_cast<size_t>(length));
   for (int64_t i = 0; i < length; ++i)
     window[i] = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length));
-  RealFft fft(length);
-  std::vector<double> first(window.size()), second(window.size());
-  std::vector<Complex> a(fft.bins()), b(fft.bins());
-  const auto cut = [&](int64_t frame, std::vector<double>& to) {
-    for (int64_t i = 0; i < length; ++i) {
-      int64_t at = frame * options.hop - border + i;
-      if (at < 0) at = -at;
-      if (at >= size) at = 2 * (size - 1) - at;
-      to[i] = window[i] * samples[at];
-    }
+  const Fft fft(length);
+  // Two frames at a time, as the parts of complex numbers: the transform of a real frame is its own mirror, conjugated,
+  // and that parts the two again.
+  std::vector<Complex> both(window.size()), mixed(window.size()), first(window.size() / 2 + 1), second(first.size());
+  const auto sample = [&](int64_t frame, int64_t i) -> double {
+    int64_t at = frame * options.hop - border + i;
+    if (at < 0) at = -at;
+    if (at >= size) at = 2 * (size - 1) - at;
+    return samples[at];
   };
   for (int64_t frame = 0; frame < frames; frame += 2) {
-    cut(frame, first);
-    if (frame + 1 < frames)
-      cut(frame + 1, second);
-    else
-      std::fill(second.begin(), second.end(), 0.0);
-    fft(first.data(), second.data(), a.data(), b.data());
-    take(frame, a.data());
-    if (frame + 1 < frames) take(frame + 1, b.data());
+    const bool is_last = frame + 1 == frames;
+    for (int64_t i = 0; i < length; ++i)
+      both[i] = window[i] * Complex(sample(frame, i), is_last ? 0 : sample(frame + 1, i));
+    fft(both.data(), mixed.data());
+    for (size_t k = 0; k < first.size(); ++k) {
+      const Complex& x = mixed[k];
+      const Complex mirror = std::conj(mixed[(mixed.size() - k) % mixed.size()]);
+      first[k] = (x + mirror) / 2.0;
+      const Complex turned = (x - mirror) / 2.0;  // i times the second's
+      second[k] = {turned.imag(), -turned.real()};
+    }
+    take(frame, first.data());
+    if (!is_last) take(frame + 1, second.data());
   }
 }
 
@@ -105,8 +110,8 @@ Tensor stft(std::span<const float> samples, const StftOptions& options) {
   audio::each_frame(samples, options, [&](int64_t, const audio::Complex* values) {
     std::vector<float>& frame = frames.emplace_back();
     for (int64_t k = 0; k < bins; ++k) {
-      frame.push_back(static_cast<float>(values[k].re));
-      frame.push_back(static_cast<float>(values[k].im));
+      frame.push_back(static_cast<float>(values[k].real()));
+      frame.push_back(static_cast<float>(values[k].imag()));
     }
   });
   const int64_t count = static_cast<int64_t>(frames.size());

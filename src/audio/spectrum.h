@@ -1,15 +1,17 @@
 // What spectra are made of, in double.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "audio/fft.h"
 #include "transmuter/audio.h"
 
 namespace transmuter::audio {
+
+using Complex = std::complex<double>;
 
 // Longer frames or more filters are no features of sound any more.
 inline constexpr int64_t kLongestFrame = 1 << 14;
