@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <functional>
 
 #include "backends/pjrt/padded.h"
-#include "base/environment.h"
 #include "base/run_control.h"
 #include "base/strings.h"
 #include "ir/passes/pipeline.h"
@@ -52,8 +50,7 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       store_(options.weights ? options.weights : std::make_shared<WeightStore>()),
       state_(options.state ? options.state : std::make_shared<RunState>()),
       program_(device_form(program, options.passes, options.passes && client_->is_cpu())),
-      sizes_(sizes),
-      verbose_(!environment("TRANSMUTER_VERBOSE").empty()) {
+      sizes_(sizes) {
   {
     const ShapeScope::Enter enter(program.scope());
     for (const ir::Value result : program.results()) result_types_.push_back(program.type(result));
@@ -113,7 +110,8 @@ std::optional<Bindings> DeviceProgram::own_bindings(const std::vector<int64_t>& 
 
 // What the plugin compiles, and how values lie there.
 struct DeviceProgram::Text {
-  std::string text;  // "": it cannot be had with padding
+  std::string text;
+  std::string refusal;  // why it cannot be had with padding
   std::vector<Shape> inputs;
   std::vector<Result> results;
   std::vector<bool> may_donate;
@@ -127,9 +125,7 @@ DeviceProgram::Text DeviceProgram::text(const Key& key, const std::vector<int64_
   std::optional<Padded> padded;
   if (key.padded) {
     const std::vector<int64_t> rooms = capacities_->rooms(*own);
-    std::string why;
-    padded = padded_form(program_, *capacities_, rooms, why);
-    if (verbose_ && !padded) std::fprintf(stderr, "pjrt: a program for every set of sizes: %s\n", why.c_str());
+    padded = padded_form(program_, *capacities_, rooms, made.refusal);
     if (!padded) return made;
     const auto extents = [&](const ir::Type& type) { return own->evaluate(capacities_->room(type.shape, rooms)); };
     for (const ir::Type& type : input_types_) made.inputs.push_back(extents(type));
@@ -170,10 +166,8 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, const std::vector<i
                             Bindings& bindings) const {
   const Clock::time_point start = Clock::now();
   Text made = text(key, sizes, bindings);
-  if (made.text.empty()) {
-    entry.refused = true;
-    return;
-  }
+  entry.refusal = made.refusal;
+  if (!entry.refusal.empty()) return;
   if (const std::string folder = ir::pipeline_options_from_environment().dump_directory; !folder.empty())
     std::ofstream(str(folder, "/pjrt-", std::hash<std::string>()(made.text), ".mlir")) << made.text;
   entry.loaded = loaded(made.text);
@@ -182,11 +176,7 @@ void DeviceProgram::compile(Compiled& entry, const Key& key, const std::vector<i
   entry.may_donate = std::move(made.may_donate);
   entry.temporary_bytes = static_cast<size_t>(std::max<int64_t>(0, entry.loaded->temporary_bytes()));
   RunCounters::add(state_->counters.binds);
-  const auto spent = (Clock::now() - start) / std::chrono::nanoseconds(1);
-  RunCounters::add(state_->counters.bind_ns, spent);
-  if (verbose_)
-    std::fprintf(stderr, "pjrt: compiled for %s%s in %.0f ms\n", key.padded ? "capacities " : "sizes ",
-                 str(key.sizes).c_str(), static_cast<double>(spent) * 1e-6);
+  RunCounters::add(state_->counters.bind_ns, (Clock::now() - start) / std::chrono::nanoseconds(1));
 }
 
 std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key, const std::vector<int64_t>& sizes,
@@ -216,7 +206,7 @@ std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key,
     }
   }
   const std::lock_guard<std::mutex> lock(entry->mutex);
-  if (entry->refused) return entry;
+  if (!entry->refusal.empty()) return entry;
   if (entry->loaded) {
     RunCounters::add(state_->counters.plan_hits);
     told(telemetry::Kind::hit, key);
@@ -224,8 +214,9 @@ std::shared_ptr<DeviceProgram::Compiled> DeviceProgram::compiled(const Key& key,
   }
   told(telemetry::Kind::miss, key);
   telemetry::Span span(telemetry::Kind::bind);
-  if (span) span.add("sizes", str(key.sizes));
+  if (span) span.add(key.padded ? "capacities" : "sizes", str(key.sizes));
   compile(*entry, key, sizes, bindings);
+  if (span && !entry->refusal.empty()) span.add("refused", entry->refusal);
   return entry;
 }
 
@@ -286,13 +277,13 @@ std::vector<Buffer> DeviceProgram::run(std::span<Buffer* const> inputs, Bindings
       told = Tensor(values, {static_cast<int64_t>(values.size())});
     }
     entry = compiled(key, sizes, bindings);
-    if (entry->refused) {
+    if (!entry->refusal.empty()) {
       const std::lock_guard<std::mutex> lock(mutex_);
       refused_ = true;
       compiled_.remove_if([&](const auto& kept) { return kept.second == entry; });
     }
   }
-  if (!entry || entry->refused) {
+  if (!entry || !entry->refusal.empty()) {
     key = {sizes, false, false};
     for (size_t p = 0; p < parameter_input_.size(); ++p)
       if (may_donate_[p]) key.donates = key.donates || inputs[static_cast<size_t>(parameter_input_[p])]->donated;

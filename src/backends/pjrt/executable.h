@@ -40,7 +40,7 @@ class DeviceProgram {
   struct Compiled {
     std::mutex mutex;  // of making it
     std::shared_ptr<const Loaded> loaded;
-    bool refused = false;       // it cannot be had with padding
+    std::string refusal;        // why it cannot be had with padding
     std::vector<Shape> inputs;  // the extents that they are to lie under
     std::vector<Result> results;
     std::vector<bool> may_donate;  // by parameter
@@ -81,7 +81,6 @@ class DeviceProgram {
   Sizes sizes_;
   std::optional<Capacities> capacities_;  // where something can be padded
   bool appends_ = false;
-  bool verbose_;
 
   mutable std::mutex mutex_;                                               // of what follows
   mutable std::list<std::pair<Key, std::shared_ptr<Compiled>>> compiled_;  // used last first
