@@ -49,7 +49,9 @@ TEST(Events, SpansLieInTheirParents) {
   for (const int64_t sequence : {5, 6}) run(encoder_inputs(2, sequence));
   std::map<uint64_t, Got> spans;
   for (const Got& got : recorder.all())
-    if (is_span(got.kind)) EXPECT_TRUE(spans.emplace(got.id, got).second) << "two spans have number " << got.id;
+    if (is_span(got.kind)) {
+      EXPECT_TRUE(spans.emplace(got.id, got).second) << "two spans have number " << got.id;
+    }
   std::map<Kind, Kind> parents;
   for (const Got& got : recorder.all()) {
     EXPECT_LE(got.start, got.end);
@@ -91,7 +93,9 @@ TEST(Events, CountsAreThoseOfTheStats) {
   EXPECT_EQ(stats.plan_evictions, 20 - 16);
   EXPECT_EQ(stats.evictions, 1);
   for (const Got& got : recorder.of(Kind::evict)) {
-    if (got.name == "trace") EXPECT_EQ(got.attributes.at("inputs"), "ids int64 [1, 5], mask int64 [1, 5]");
+    if (got.name == "trace") {
+      EXPECT_EQ(got.attributes.at("inputs"), "ids int64 [1, 5], mask int64 [1, 5]");
+    }
   }
   const std::vector<Got> evicted = recorder.of(Kind::evict);
   EXPECT_NE(evicted[0].attributes.at("sizes").find("sequence=2"), std::string::npos);  // the one used longest ago

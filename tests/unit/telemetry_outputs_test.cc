@@ -62,7 +62,9 @@ void check_events(const json& trace) {
       const int64_t begin = std::llround(start * 1e3), end = begin + std::llround(event["dur"].get<double>() * 1e3);
       std::vector<int64_t>& ends = open[thread];
       while (!ends.empty() && ends.back() <= begin) ends.pop_back();
-      if (!ends.empty()) EXPECT_LE(end, ends.back()) << event;
+      if (!ends.empty()) {
+        EXPECT_LE(end, ends.back()) << event;
+      }
       ends.push_back(end);
     } else if (phase == "i") {
       EXPECT_EQ(event.at("s"), "t");
@@ -212,7 +214,9 @@ TEST(Metrics, FamiliesStandTogetherAndNamesAreTheStandards) {
     EXPECT_TRUE(metric.name.starts_with("transmuter.")) << metric.name;
     EXPECT_EQ(metric.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz._"), std::string::npos) << metric.name;
     EXPECT_NE(metric.help, "");
-    if (metric.name != last) EXPECT_TRUE(ended.insert(metric.name).second) << metric.name << " comes twice";
+    if (metric.name != last) {
+      EXPECT_TRUE(ended.insert(metric.name).second) << metric.name << " comes twice";
+    }
     last = metric.name;
   }
   const int64_t runs = counters().runs;
@@ -246,7 +250,9 @@ TEST(Memory, ReleasedIsMadeAgain) {
       EXPECT_EQ(use.arenas, 0) << small.name;
       EXPECT_EQ(run.trace_text(), "") << small.name;
       const TensorMap again = run(small.inputs(3));
-      if (!small.draws) EXPECT_EQ(difference(again, expected), "") << small.name;
+      if (!small.draws) {
+        EXPECT_EQ(difference(again, expected), "") << small.name;
+      }
       EXPECT_EQ(run.stats().traces, 2 * traces) << small.name;
     }
   }
