@@ -44,12 +44,13 @@ DeviceBufferPtr placed_weight(const Client& client, const ir::Parameter& paramet
 }  // namespace
 
 DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const Client> client,
-                             std::shared_ptr<const DiskCache> cache, Sizes sizes, const BackendOptions& options)
+                             std::shared_ptr<const DiskCache> cache, Sizes sizes, bool erf,
+                             const BackendOptions& options)
     : client_(std::move(client)),
       cache_(std::move(cache)),
       store_(options.weights ? options.weights : std::make_shared<WeightStore>()),
       state_(options.state ? options.state : std::make_shared<RunState>()),
-      program_(device_form(program, options.passes, options.passes && client_->is_cpu())),
+      program_(device_form(program, options.passes, options.passes && client_->is_cpu(), erf)),
       sizes_(sizes) {
   {
     const ShapeScope::Enter enter(program.scope());

@@ -23,9 +23,9 @@ enum class Sizes : uint8_t { automatic, exact, padded };
 
 class DeviceProgram {
  public:
-  // `program`: what place() left for the device.
+  // `program`: what place() left for the device. `erf`: the plugin knows that function.
   DeviceProgram(const ir::Program& program, std::shared_ptr<const Client> client,
-                std::shared_ptr<const DiskCache> cache, Sizes sizes, const BackendOptions& options);
+                std::shared_ptr<const DiskCache> cache, Sizes sizes, bool erf, const BackendOptions& options);
 
   // Starts a run; the results are on the device, being computed. An input that is donated may lose its memory.
   std::vector<Buffer> run(std::span<Buffer* const> inputs, Bindings& bindings) const;

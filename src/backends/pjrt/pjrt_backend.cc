@@ -1,6 +1,7 @@
 #include "backends/pjrt/pjrt_backend.h"
 
 #include <charconv>
+#include <mutex>
 
 #include "backends/kept_buffer.h"
 #include "backends/pjrt/executable.h"
@@ -75,9 +76,11 @@ class PjrtBackend : public Backend {
 
   std::string name() const override { return name_; }
   Capabilities capabilities() const override { return {.data_dependent_extents = true}; }
-  // Those that the host part runs; what is left of them for the device is written out before it is compiled.
+  // Those that the host part runs, and what the plugin has; what is left of the former for the device is written out
+  // before it is compiled.
   bool takes_composite(const ir::Program& program, const ir::Op& op) const override {
-    return pjrt::needs_host(program, op) && host_->takes_composite(program, op);
+    return (pjrt::needs_host(program, op) && host_->takes_composite(program, op)) ||
+           (pjrt::is_whole_erf(program, op) && knows_erf());
   }
   Buffer upload(const Tensor& tensor) const override {
     const Buffer* kept = kept_by(this, tensor);
@@ -90,7 +93,8 @@ class PjrtBackend : public Backend {
     const pjrt::Placed placed = pjrt::place(ir::loops_as_while(program));
     std::unique_ptr<pjrt::DeviceProgram> device;
     std::unique_ptr<Executable> host;
-    if (placed.device) device = std::make_unique<pjrt::DeviceProgram>(*placed.device, client_, cache_, sizes_, options);
+    if (placed.device)
+      device = std::make_unique<pjrt::DeviceProgram>(*placed.device, client_, cache_, sizes_, knows_erf(), options);
     if (placed.host) {
       const auto takes = [this](const ir::Program& p, const ir::Op& op) { return host_->takes_composite(p, op); };
       host = host_->compile(ir::inline_composites(*placed.host, takes), options);
@@ -101,11 +105,34 @@ class PjrtBackend : public Backend {
   MemoryFigures memory() const override { return client_->memory(); }
 
  private:
+  // Asked once of each plugin: the answer lies with its compiled programs.
+  bool knows_erf() const {
+    std::call_once(asked_, [&] {
+      const std::string key = client_->identity() + "\nchlo.erf";
+      if (const auto answer = cache_->find(key)) {
+        knows_erf_ = *answer == "yes";
+        return;
+      }
+      try {
+        client_->compile(
+            "func.func public @main(%x: tensor<f32>) -> tensor<f32> {\n"
+            "  %y = \"chlo.erf\"(%x) : (tensor<f32>) -> tensor<f32>\n  return %y : tensor<f32>\n}\n");
+        knows_erf_ = true;
+      } catch (const Error&) {  // written out, then
+        knows_erf_ = false;
+      }
+      cache_->store(key, knows_erf_ ? "yes" : "no");
+    });
+    return knows_erf_;
+  }
+
   std::string name_;
   std::shared_ptr<const pjrt::Client> client_;
   std::shared_ptr<const pjrt::DiskCache> cache_;
   std::shared_ptr<Backend> host_;
   pjrt::Sizes sizes_;
+  mutable std::once_flag asked_;
+  mutable bool knows_erf_ = false;
 };
 
 }  // namespace

@@ -199,8 +199,13 @@ void add_expressions(const Program& program, std::set<ExprId>& expressions) {
 
 }  // namespace
 
-Program device_form(const Program& program, bool passes, bool floats) {
-  Program plain = ir::inline_composites(program);
+bool is_whole_erf(const Program& program, const Op& op) {
+  return op.primitive == &ir::prim::erf && program.type(op.operands[0]).dtype == DType::f32;
+}
+
+Program device_form(const Program& program, bool passes, bool floats, bool erf) {
+  Program plain =
+      ir::inline_composites(program, [&](const Program& p, const Op& op) { return erf && is_whole_erf(p, op); });
   if (passes) plain = ir::run_passes(plain, ir::standard_passes());
   if (floats) plain = products_in_floats(plain);
   return ir::with_own_scope(ir::stablehlo_form(with_packed_boundary(plain)));

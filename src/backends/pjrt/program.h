@@ -33,8 +33,10 @@ bool needs_host(const ir::Program& program, const ir::Op& op);
 
 // In StableHLO's terms, in a scope of its own; parameters and results of two- and four-bit types are the bytes that
 // they are packed in, in a row, and are unpacked and packed by the program. `floats`: products of small integers are of
-// floats (products.h).
-ir::Program device_form(const ir::Program& program, bool passes, bool floats = false);
+// floats (products.h). `erf`: that function stays, as an op of the dialect CHLO.
+ir::Program device_form(const ir::Program& program, bool passes, bool floats = false, bool erf = false);
+// That op; of other dtypes a plugin's may round too much.
+bool is_whole_erf(const ir::Program& program, const ir::Op& op);
 
 // By value: floats that follow from sizes alone (positions of a resize, ...), computed here. A compiler may turn their
 // divisions into products, which puts them across a whole number.
