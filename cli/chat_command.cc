@@ -31,6 +31,7 @@ void on_interrupt(int) {
 struct ChatCommand {
   EngineOptions engine;
   SettingOptions settings;
+  Draft draft;
   std::string folder, dtype, system, variables;
 };
 
@@ -47,8 +48,9 @@ constexpr const char* kHelp =
 
 class Conversation {
  public:
-  Conversation(TextGenerator generator, GenerationConfig config, const ChatCommand& command)
+  Conversation(TextGenerator generator, GenerationConfig config, ChatCommand& command)
       : generator_(std::move(generator)),
+        assistant_(command.draft.load(command.engine.compile_options(), command.dtype)),
         config_(std::move(config)),
         variables_(command.variables),
         terminal_(::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO)) {
@@ -109,6 +111,7 @@ class Conversation {
     std::string text;
     TextCall call;
     call.cancel = &cancel;
+    call.assistant = assistant_;
     call.cache = config_.num_beams == 1 && !generator_.has_encoder() && config_.guidance_scale == 1 ? &cache_ : nullptr;
     const auto show = [&](std::string_view piece) {
       text += piece;
@@ -201,6 +204,7 @@ class Conversation {
   }
 
   TextGenerator generator_;
+  const TokenGenerator* assistant_;
   GenerationConfig config_;
   std::string variables_;
   bool terminal_;
@@ -208,7 +212,7 @@ class Conversation {
   PromptCache cache_;
 };
 
-void chat(const ChatCommand& command) {
+void chat(ChatCommand& command) {
   TextGenerator generator =
       TextGenerator::load(local_folder(command.folder, command.dtype), command.engine.compile_options(), command.dtype);
   if (!generator.has_chat()) {
@@ -237,6 +241,7 @@ void add_chat(CLI::App& app) {
   command->add_option("--variables", options->variables, "a JSON object of further variables of the chat template");
   add_dtype(*command, options->dtype);
   options->settings.add_to(*command);
+  options->draft.add_to(*command);
   options->engine.add_to(*command);
   command->footer(kHelp);
   command->callback([options] { chat(*options); });

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <sstream>
 
 #include "text_input.h"
 
@@ -14,7 +15,34 @@ struct NerCommand {
   EntityOptions entities;
   std::string aggregation = "simple";
   int64_t stride = -1;
+  bool words = false;
 };
+
+// The words of an input: "words" or "tokens", a list; a plain text's are between its blanks.
+std::vector<std::string> words_of(const TextItem& item) {
+  for (const char* key : {"words", "tokens"}) {
+    const auto found = item.fields.find(key);
+    if (found == item.fields.end()) continue;
+    std::vector<std::string> words;
+    for (const Json& word : *found) {
+      if (!word.is_string()) break;
+      words.push_back(word.get<std::string>());
+    }
+    if (!found->is_array() || words.size() != found->size())
+      throw Error(ErrorCode::invalid_input, std::string("\"") + key + "\" is no list of texts: " + found->dump());
+    return words;
+  }
+  std::vector<std::string> words;
+  std::istringstream text(item.text("text"));
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& delimiter) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : delimiter) + word;
+  return text;
+}
 
 Json entity_json(const Entity& entity, bool group) {
   Json out;
@@ -37,8 +65,13 @@ void ner(NerCommand& command) {
   if (command.stride >= 0) command.entities.stride = static_cast<size_t>(command.stride);
   const std::vector<TextItem> items = read_items(command.text, "text");
   const EntityRecognizer recognizer = EntityRecognizer::load(command.text.place(), command.text.task_options());
-  const std::vector<std::string> texts = column(items, "text");
-  const auto results = recognizer(texts, command.entities);
+  std::vector<std::string> texts;
+  std::vector<std::vector<std::string>> split;
+  for (const TextItem& item : items) {
+    if (command.words) split.push_back(words_of(item));
+    texts.push_back(command.words ? joined(split.back(), command.entities.delimiter) : item.text("text"));
+  }
+  const auto results = command.words ? recognizer.words(split, command.entities) : recognizer(texts, command.entities);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (command.text.as_json) {
       Json list = Json::array();
@@ -119,6 +152,10 @@ void add_ner(CLI::App& app) {
       ->check(CLI::IsMember({"none", "simple", "first", "max", "average"}))
       ->capture_default_str();
   command->add_option("--stride", options->stride, "read long texts in windows that share so many tokens");
+  command->add_flag("--words", options->words,
+                    "texts come as words: JSONL with a list \"words\" (or \"tokens\"), or split at blanks");
+  command->add_option("--delimiter", options->entities.delimiter, "with --words: between words, where places count")
+      ->capture_default_str();
   command->add_option("--ignore", options->entities.ignore, "labels to leave out")->capture_default_str();
   command->callback([options] { ner(*options); });
 }

@@ -18,6 +18,7 @@ namespace {
 struct GenerateCommand {
   EngineOptions engine;
   SettingOptions settings;
+  Draft draft;
   std::string folder, dtype;
   std::vector<std::string> texts;
   std::string file, messages, system, tools, variables;
@@ -123,17 +124,19 @@ ordered_json answer_json(const GenerationRequest& request, const GeneratedText& 
   out["text"] = answer.text;
   out["token_summary"] = summary_json(answer);
   out["finish_reason"] = name(answer.reason);
+  if (answer.guessed > 0) out["guessed"] = answer.guessed;
   if (beams) out["score"] = answer.score;
   return out;
 }
 
-void generate(const GenerateCommand& command) {
+void generate(GenerateCommand& command) {
   const std::vector<GenerationRequest> requests = requests_of(command);
   const TextGenerator generator =
       TextGenerator::load(local_folder(command.folder, command.dtype), command.engine.compile_options(), command.dtype);
   GenerationConfig config = generator.config();
   command.settings.apply(config, command.engine.seed);
   TextCall call;
+  call.assistant = command.draft.load(command.engine.compile_options(), command.dtype);
   // One answer is shown as it comes.
   const bool streams =
       !command.as_json && requests.size() == 1 && config.num_beams == 1 && config.num_return_sequences == 1;
@@ -186,6 +189,7 @@ void add_generate(CLI::App& app) {
   command->add_flag("--json", options->as_json, "all answers as one JSON list, with tokens and how they ended");
   command->add_flag("--stats", options->stats, "how long tokens took, on standard error; not with --beams");
   options->settings.add_to(*command);
+  options->draft.add_to(*command);
   options->engine.add_to(*command);
   command->callback([options] { generate(*options); });
 }

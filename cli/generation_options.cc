@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "hub_progress.h"
+
 namespace transmuter::cli {
 
 using nlohmann::json;
@@ -36,6 +38,8 @@ void SettingOptions::add_to(CLI::App& command) {
   integer("--beams", "num_beams", "texts that are kept side by side");
   real("--length-penalty", "length_penalty", "of beams: above 0 favours longer texts, below shorter ones");
   integer("--answers", "num_return_sequences", "answers to each text; with --sample or --beams");
+  integer("--lookup", "prompt_lookup_num_tokens",
+          "tokens to guess at a time from what the text itself repeats: quicker, and the same answer");
   command.add_option("--stop", stops_, "end at this text; may be given again");
   command.add_option("--set", fields_, "NAME=VALUE: any other field of generation_config.json, VALUE as JSON");
 }
@@ -53,6 +57,18 @@ void SettingOptions::apply(GenerationConfig& config, uint64_t seed) const {
 
 void add_dtype(CLI::App& command, std::string& dtype) {
   command.add_option("--dtype", dtype, "variant of the model: fp32, fp16, q4, q4f16, int8, uint8, q8, bnb4");
+}
+
+void Draft::add_to(CLI::App& command) {
+  command.add_option(
+      "--draft", place_,
+      "folder or hf:REPO of a smaller model with the same vocabulary, which guesses tokens that the model "
+      "checks together: quicker, and the same answer");
+}
+
+const TokenGenerator* Draft::load(const CompileOptions& compile, const std::string& dtype) {
+  if (!place_.empty()) model_.emplace(TokenGenerator::load(local_folder(place_, dtype), compile, dtype));
+  return model_ ? &*model_ : nullptr;
 }
 
 void set_field(GenerationConfig& config, const std::string& field) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,18 @@ class SettingOptions {
   nlohmann::json given_ = nlohmann::json::object();  // by the names of the fields
   std::vector<std::string> stops_;
   std::vector<std::string> fields_;  // NAME=VALUE
+};
+
+// A smaller model that guesses.
+class Draft {
+ public:
+  void add_to(CLI::App& command);
+  // Null where none was given. Throws as TokenGenerator::load.
+  const TokenGenerator* load(const CompileOptions& compile, const std::string& dtype);
+
+ private:
+  std::string place_;
+  std::optional<TokenGenerator> model_;
 };
 
 void add_dtype(CLI::App& command, std::string& dtype);

@@ -66,9 +66,24 @@ def generate(check):
                    "JSON lines")
         lines.write_text('{"question": 1}\n')
         check.holds(check.run("generate", CHAT, "-f", lines, code=1), "neither", "a wrong line")
+    for options in (["--draft", CHAT], ["--lookup", 2]):
+        check.same(check.run("generate", CHAT, "--chat", "hello", *options), "hi there friend .\n", str(options))
+    guessed = json.loads(check.run("generate", CHAT, "--chat", "hello", "--draft", CHAT, "--json"))
+    check.same(guessed[0]["guessed"] > 1, True, "guesses")
+    check.holds(check.run("generate", CHAT, "hello", "--draft", TRANSLATOR, code=1), "it can't guess", "a wrong draft")
     check.holds(check.run("generate", CHAT, code=1), "no text", "no text")
     check.holds(check.run("generate", DATA / "tiny_embedder", "hello", code=1), "no logits", "no language model")
     check.holds(check.run("chat", TRANSLATOR, code=1), "no chat template", "no chat template")
+
+
+def entities(check):
+    ner = DATA / "text_tasks/ner_words"
+    whole = check.run("ner", ner, "--text", "John lives in Berlin", "-a", "first", "--json", "--ignore", "none")
+    check.same(check.run("ner", ner, "--text", "John  lives in Berlin", "-a", "first", "--json", "--ignore", "none", "--words"),
+               whole, "words at blanks")
+    line = '{"words": ["John", "lives", "in", "Berlin"]}\n'
+    check.same(check.run("ner", ner, "-", "-a", "first", "--json", "--ignore", "none", "--words", text=line), whole, "words")
+    check.holds(check.run("ner", ner, "-", "--words", text='{"words": [1]}\n', code=1), "no list of texts", "wrong words")
 
 
 def rewrite(check):
@@ -104,6 +119,19 @@ def refusals(check):
     refused('no setting "tempratur"', "generate", CHAT, "<s>", "--set", "tempratur=1")
     refused("no finite number", "generate", CHAT, "<s>", "--temperature", "nan", code=2)
     refused("below 0", "generate", CHAT, "<s>", "--seed", "-1", code=2)
+    for option, value, part in (("--beams", "1000000", "num_beams is 1000000"), ("--beams", "0", "num_beams is 0"),
+                                ("--top-p", "2", "top_p is 2"), ("--top-p", "-0.5", "top_p is -0.5"),
+                                ("--temperature", "0", "temperature is 0"), ("--temperature", "-1", "temperature is -1"),
+                                ("--top-k", "-1", "top_k is -1"), ("--min-p", "7", "min_p is 7"),
+                                ("--typical-p", "0", "typical_p is 0"), ("-n", "0", "max_new_tokens is 0"),
+                                ("--answers", "1000000", "num_return_sequences is 1000000"),
+                                ("--repetition-penalty", "0", "repetition_penalty is 0"),
+                                ("--set", "max_length=99999999999999999999", "max_length"),
+                                ("--set", "eos_token_id=end", "an id or a list of ids"),
+                                ("--set", "top_k=2.5", '"top_k" in --set is 2.5, not an integer'),
+                                ("--set", "do_sample=1", "not true or false"), ("--stop", latin, "is not valid UTF-8"),
+                                ("--stop", "", "a stop string is empty")):
+        refused(part, "generate", CHAT, "<s>", option, value)
     refused("is a folder", "generate", CHAT, "-f", CHAT)
     refused("no text", "summarize", TRANSLATOR, "-f", "-", text="")
     with tempfile.TemporaryDirectory() as folder:
@@ -162,6 +190,7 @@ def main():
     refusals(check)
     generate(check)
     rewrite(check)
+    entities(check)
     piped_chat(check)
     terminal_chat(check)
     print(f"generation: {check.done} checks")

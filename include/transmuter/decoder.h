@@ -56,6 +56,13 @@ class Decoder {
   // before. Costs a copy of the caches unless it's the order they are in. Throws Error(invalid_input) for a row that
   // isn't there.
   void select(const std::vector<int64_t>& rows);
+  // The rows of `other`, a decoder of the same model, behind this one's, as one batch that goes on: the shorter rows
+  // get padding in front, which the mask leaves out; padding that no row needs any more goes. False, and nothing has
+  // happened, unless the model counts positions by position_ids and takes an attention_mask of all tokens, all caches
+  // grow, and both decoders hold tokens.
+  bool append(const Decoder& other);
+  // Whether the model is one that append() is for.
+  bool can_append() const;
   // Forgets all but the first `length` tokens. False, and nothing has happened, where that can't be told apart any more
   // (recurrent states) or fewer tokens are held.
   bool rewind(int64_t length);
@@ -71,6 +78,8 @@ class Decoder {
     int64_t batch = 1, tokens = 1;
   };
   Extent extent_of(const TensorMap& inputs) const;
+  int64_t rows() const;
+  int64_t padding() const;
   void add_lengths(TensorMap& inputs, int64_t batch, int64_t tokens) const;
   void add_mask(TensorMap& inputs, int64_t batch, int64_t tokens) const;
   void add_positions(TensorMap& inputs, int64_t batch, int64_t tokens) const;

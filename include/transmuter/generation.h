@@ -68,6 +68,14 @@ struct GenerationConfig {
   std::optional<Watermark> watermark;
   bool renormalize_logits = false;
 
+  // Guesses, which several tokens of an answer may be checked with in one step: the answer stays the same. From what
+  // the text itself goes on with behind the same few tokens (at most max_matching_ngram_size), or from a smaller model
+  // (GenerationCall::assistant), which stops guessing where it is less sure than the threshold.
+  int64_t prompt_lookup_num_tokens = 0;  // at a time; 0: no guesses from the text
+  int64_t max_matching_ngram_size = 2;
+  int64_t num_assistant_tokens = 20;
+  double assistant_confidence_threshold = 0.4;
+
   std::vector<int64_t> eos_token_id;
   std::optional<int64_t> pad_token_id;  // none: the first EOS
   std::optional<int64_t> bos_token_id, decoder_start_token_id;
@@ -121,6 +129,7 @@ struct GeneratedTokens {
   int64_t prompt_tokens = 0;  // of the decoder
   int64_t padding = 0;        // tokens of padding before the prompt (the encoder's: behind it)
   int64_t reused = 0;         // tokens of the prompt that a PromptCache held
+  int64_t guessed = 0;        // tokens of the answer that were guessed right
 };
 
 // The state behind a text, for the next call that begins like it (a conversation grows at its end). Copies share it;
@@ -137,6 +146,8 @@ class PromptCache {
   std::shared_ptr<Impl> impl_;
 };
 
+class TokenGenerator;
+
 // What one call may say beside its settings. `row` is the place of the answer in the result.
 struct GenerationCall {
   // Told of each token as it is chosen; false ends that answer. Not with beams, where texts change until the end.
@@ -149,6 +160,15 @@ struct GenerationCall {
   std::function<bool(size_t row, std::span<const int64_t> new_ids)> stop;
   const CancelToken* cancel = nullptr;  // ends the call with Error(cancelled)
   PromptCache* cache = nullptr;         // one prompt, one answer, no beams, no encoder
+  // A smaller model of the same vocabulary that guesses; no beams, no guidance, and its prompts run one by one.
+  const TokenGenerator* assistant = nullptr;
+};
+
+// How calls of several threads run as one batch (TokenGenerator::batched).
+struct GenerationBatching {
+  // Of all texts that run together, each as long as the longest of them may become; a longer one runs alone.
+  int64_t tokens = 16384;
+  double delay_ms = 0;  // how long the first call of a quiet moment waits for company
 };
 
 // Prompts of tokens in, tokens out. Prompts of a call run together: padded on the left where the model has a mask for
@@ -163,6 +183,12 @@ class TokenGenerator {
   // The settings that the folder says; a call starts from a copy.
   const GenerationConfig& config() const;
   bool has_encoder() const;
+
+  // The same generator, whose copies share one batch: a call of one thread joins those of others at their next token
+  // and leaves where it ends, and what it is told of it may be told by another call's thread. Tokens are those that the
+  // call gets alone. Calls with beams, guidance, guesses or a PromptCache run by themselves, as do all where rows can't
+  // join a batch: encoders, recurrent states, caches written in place, no attention_mask or no position_ids.
+  TokenGenerator batched(GenerationBatching batching = {}) const;
 
   // num_return_sequences answers a prompt, in order of the prompts. Throws Error(invalid_input) for settings that
   // contradict each other, empty prompts and prompts as long as max_length.

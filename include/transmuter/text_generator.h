@@ -39,7 +39,8 @@ struct GeneratedText {
   StopReason reason = StopReason::length;
   double score = 0;  // beams
   std::vector<int64_t> ids;
-  int64_t reused = 0;  // tokens of the prompt that a PromptCache held
+  int64_t reused = 0;   // tokens of the prompt that a PromptCache held
+  int64_t guessed = 0;  // tokens of the answer that were guessed right
 };
 
 // What one call may say beside its settings.
@@ -56,6 +57,9 @@ class TextGenerator {
   static TextGenerator load(const std::string& folder, const CompileOptions& compile = {},
                             const std::string& dtype = "");
   TextGenerator(TokenGenerator tokens, Tokenizer tokenizer, std::optional<ChatTemplate> chat = std::nullopt);
+
+  // The same generator, whose calls from several threads run together (TokenGenerator::batched).
+  TextGenerator batched(GenerationBatching batching = {}) const;
 
   // What the folder's files say; a call starts from a copy. Without a length 256 tokens are written.
   const GenerationConfig& config() const;

@@ -118,6 +118,56 @@ void Decoder::select(const std::vector<int64_t>& rows) {
   encoder_ = std::move(encoder);
 }
 
+bool Decoder::can_append() const {
+  const auto two_axes = [](const ValueSpec* spec) { return spec && (!spec->has_shape || spec->shape.size() == 2); };
+  return two_axes(plan_->mask) && two_axes(plan_->positions) &&
+         std::all_of(plan_->caches.begin(), plan_->caches.end(),
+                     [](const Cache& cache) { return cache.kind == Kind::grows; });
+}
+
+// Of the batch, as its caches have them.
+int64_t Decoder::rows() const {
+  const auto& [name, value] = *held_.begin();
+  return value.tensor.dim(runtime::batch_axis(*plan_->input(name), plan_->model.inputs()));
+}
+
+// How many tokens in front are padding in every row.
+int64_t Decoder::padding() const {
+  if (!mask_) return 0;
+  int64_t least = length_;
+  for (int64_t r = 0; r < mask_.dim(0); ++r) {
+    const int64_t* row = mask_.data<int64_t>() + r * length_;
+    least = std::min<int64_t>(least, std::find_if(row, row + length_, [](int64_t m) { return m != 0; }) - row);
+  }
+  return least;
+}
+
+bool Decoder::append(const Decoder& other) {
+  const bool both =
+      plan_ == other.plan_ && length_ > 0 && other.length_ > 0 && encoder_.empty() && other.encoder_.empty();
+  if (!both || !can_append() || held_.size() != plan_->caches.size() || other.held_.size() != held_.size())
+    return false;
+  const int64_t skip = padding(), other_skip = other.padding();
+  const int64_t length = std::max(length_ - skip, other.length_ - other_skip);
+  const runtime::Shift shift = {skip, length - (length_ - skip)},
+                       other_shift = {other_skip, length - (other.length_ - other_skip)};
+  TensorMap held;
+  for (const Cache& cache : plan_->caches) {
+    const int64_t rows = runtime::batch_axis(*plan_->input(cache.past), plan_->model.inputs());
+    held[cache.past] = runtime::joined(held_.at(cache.past).tensor, shift, other.held_.at(cache.past).tensor,
+                                       other_shift, rows, cache.axis);
+  }
+  const auto mask_of = [](const Decoder& decoder) {
+    const Shape shape = {decoder.rows(), decoder.length_};
+    return decoder.mask_ ? decoder.mask_
+                         : Tensor(std::vector<int64_t>(static_cast<size_t>(shape[0] * shape[1]), 1), shape);
+  };
+  mask_ = runtime::joined(mask_of(*this), shift, mask_of(other), other_shift, 0, 1);
+  held_ = std::move(held);
+  length_ = length;
+  return true;
+}
+
 bool Decoder::rewind(int64_t length) {
   if (length < 0 || length > length_) return false;
   if (length == length_) return true;

@@ -28,10 +28,59 @@ Tensor rows_of(const Tensor& from, int64_t axis, const std::vector<int64_t>& row
   const std::byte* in = from.bytes();
   std::byte* out = to.mutable_bytes();
   for (int64_t o = 0; o < outer && bytes > 0; ++o) {
-    for (const int64_t row : rows) {
-      std::memcpy(out, in + static_cast<size_t>(o * extent + row) * bytes, bytes);
-      out += bytes;
+    for (size_t i = 0; i < rows.size();) {
+      // Those that follow each other at once.
+      size_t count = 1;
+      while (i + count < rows.size() && rows[i + count] == rows[i] + static_cast<int64_t>(count)) ++count;
+      std::memcpy(out, in + static_cast<size_t>(o * extent + rows[i]) * bytes, count * bytes);
+      out += count * bytes;
+      i += count;
     }
+  }
+  return to;
+}
+
+namespace {
+
+// Zeros before what there is on `axis`, the first `skip` of which are left out.
+Tensor moved_back(const Tensor& from, int64_t axis, int64_t skip, int64_t zeros) {
+  if (skip == 0 && zeros == 0) return from;
+  Shape shape = from.shape();
+  const int64_t extent = shape[static_cast<size_t>(axis)], kept = extent - skip;
+  shape[static_cast<size_t>(axis)] = zeros + kept;
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < axis; ++i) outer *= from.dim(i);
+  for (int64_t i = axis + 1; i < from.rank(); ++i) inner *= from.dim(i);
+  Tensor to = Tensor::zeros(from.dtype(), std::move(shape));
+  const size_t bytes = byte_size(from.dtype(), inner);
+  const std::byte* in = from.bytes();
+  std::byte* out = to.mutable_bytes();
+  for (int64_t o = 0; o < outer && bytes > 0; ++o)
+    std::memcpy(out + static_cast<size_t>(o * (zeros + kept) + zeros) * bytes,
+                in + static_cast<size_t>(o * extent + skip) * bytes, static_cast<size_t>(kept) * bytes);
+  return to;
+}
+
+}  // namespace
+
+Tensor joined(const Tensor& a, Shift a_shift, const Tensor& b, Shift b_shift, int64_t rows, int64_t axis) {
+  if (is_packed(a.dtype())) throw Error(ErrorCode::unsupported, "caches of packed elements cannot be joined");
+  const Tensor first = moved_back(a, axis, a_shift.skip, a_shift.zeros),
+               second = moved_back(b, axis, b_shift.skip, b_shift.zeros);
+  Shape shape = first.shape();
+  shape[static_cast<size_t>(rows)] += second.dim(rows);
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < rows; ++i) outer *= first.dim(i);
+  for (int64_t i = rows + 1; i < first.rank(); ++i) inner *= first.dim(i);
+  Tensor to(first.dtype(), std::move(shape));
+  std::byte* out = to.mutable_bytes();
+  const size_t one = byte_size(a.dtype(), first.dim(rows) * inner),
+               other = byte_size(a.dtype(), second.dim(rows) * inner);
+  const std::byte *from_one = first.bytes(), *from_other = second.bytes();
+  for (int64_t o = 0; o < outer; ++o) {
+    std::memcpy(out, from_one + static_cast<size_t>(o) * one, one);
+    std::memcpy(out + one, from_other + static_cast<size_t>(o) * other, other);
+    out += one + other;
   }
   return to;
 }

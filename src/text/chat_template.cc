@@ -18,11 +18,8 @@ constexpr std::string_view kMark = "TRANSMUTER_MESSAGE_GOES_ON_HERE";
 
 Json parse_json(std::string_view text, const char* what, bool (Json::*is)() const, const char* wanted) {
   Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_input, str("the ", what, " are not valid JSON: ", error.what()));
-  }
+  if (const auto fault = json_fault(text, json))
+    throw Error(ErrorCode::invalid_input, str("the text of the ", what, " ", *fault));
   if (!(json.*is)()) throw Error(ErrorCode::invalid_input, str("the ", what, " are not ", wanted));
   return json;
 }
@@ -99,6 +96,9 @@ std::vector<Named> templates_of(const fs::path& folder, const TokenizerConfig& c
       out.emplace_back("default", file, found->get<std::string>());
     } else if (found->is_array()) {
       for (const Json& entry : *found) {
+        if (!entry.is_object())
+          throw Error(ErrorCode::invalid_model,
+                      str("an entry of \"chat_template\" in ", file, " is not a JSON object"));
         const JsonReader reader(entry, file);
         out.emplace_back(reader.text("name"), file, reader.text("template"));
       }

@@ -15,8 +15,9 @@ struct MaskFiller::Impl {
         mask(model.need_special("mask_token")) {
     const std::optional<int64_t> id = model.special_id("mask_token");
     if (!id)
-      throw Error(ErrorCode::invalid_model, str("the mask token \"", mask, "\" is not in the vocabulary of ",
-                                                (model.folder() / "tokenizer.json").string()));
+      throw Error(ErrorCode::invalid_model,
+                  str("the mask token \"", mask, "\" of tokenizer_config.json is not in the vocabulary of ",
+                      (model.folder() / "tokenizer.json").string()));
     mask_id = *id;
   }
 
@@ -86,9 +87,12 @@ std::vector<std::vector<std::vector<FilledMask>>> MaskFiller::operator()(std::sp
     for (size_t t = 0; t < rows[i].ids.size(); ++t)
       if (rows[i].ids[t] == impl_->mask_id) masks[i].push_back(t);
     if (masks[i].empty())
-      throw Error(ErrorCode::invalid_input,
-                  str("text ", i, " has no ", impl_->mask, " to fill",
-                      texts[i].find(impl_->mask) == std::string::npos ? "" : " among the tokens that the model takes"));
+      throw Error(
+          ErrorCode::invalid_input,
+          str("text ", i, " has no ", impl_->mask, " to fill",
+              texts[i].find(impl_->mask) == std::string::npos
+                  ? ""
+                  : " among the tokens that the model takes: it was cut off, or tokenizer.json doesn't know it"));
   }
   const auto outputs = impl_->model.run(rows);
   std::vector<std::vector<std::vector<FilledMask>>> out(rows.size());

@@ -1,5 +1,6 @@
 #include "text/folder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -10,6 +11,49 @@
 namespace transmuter {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Templates, messages and files stay far below; beyond it the parsers that come later give up, or the stack does.
+constexpr size_t kDeepest = 100;
+
+bool nests_too_deep(std::string_view json) {
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> json_fault(std::string_view text, Json& out) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "is not valid JSON: it is empty";
+  if (nests_too_deep(text)) return str("nests lists and objects deeper than ", kDeepest, " levels");
+  try {
+    out = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    if (error.byte > text.size()) return "is not valid JSON: it ends too early";
+    const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
+    const size_t line = before.rfind('\n');
+    return str("is not valid JSON at line ", std::count(before.begin(), before.end(), '\n') + 1, ", column ",
+               line == std::string_view::npos ? before.size() + 1 : before.size() - line);
+  } catch (const Json::exception&) {
+    return "is not valid JSON: it holds a number that is too large";
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> read_text_file(const fs::path& path) {
   std::error_code failure;
@@ -25,11 +69,8 @@ std::optional<Json> read_json_object(const fs::path& path) {
   const std::optional<std::string> text = read_text_file(path);
   if (!text) return std::nullopt;
   Json json;
-  try {
-    json = Json::parse(*text);
-  } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_model, str(path.string(), " is not valid JSON: ", error.what()));
-  }
+  if (const auto fault = json_fault(*text, json))
+    throw Error(ErrorCode::invalid_model, str(path.string(), " ", *fault, "; download or save it again"));
   if (!json.is_object()) throw Error(ErrorCode::invalid_model, str(path.string(), " does not hold a JSON object"));
   return json;
 }
@@ -125,6 +166,8 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
     add_special_tokens(*json, out.special_tokens);
     // Tokenizers without a limit say 1e30.
     const double limit = config.number("model_max_length", 0);
+    if (limit < 1e9 && limit != std::floor(limit))
+      throw Error(ErrorCode::invalid_model, str("\"model_max_length\" in ", config.file(), " is no whole number"));
     if (limit > 0 && limit < 1e9) out.model_max_length = static_cast<size_t>(limit);
     out.pad_left = is_left(config, "padding_side");
     out.truncate_left = is_left(config, "truncation_side");

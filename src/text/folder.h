@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "transmuter/tokenizer.h"
 
@@ -14,6 +15,10 @@ namespace transmuter {
 
 // Keys in the file's order, which templates and results show.
 using Json = nlohmann::ordered_json;
+
+// Parses JSON that people and exporters wrote. Why it can't be had, to stand behind the name of the text ("is not valid
+// JSON at line 3, column 7"); nothing if it can, and then `out` holds it.
+std::optional<std::string> json_fault(std::string_view text, Json& out);
 
 // A file's bytes; nothing when there is no such file. Throws Error(io).
 std::optional<std::string> read_text_file(const std::filesystem::path& path);

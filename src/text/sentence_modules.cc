@@ -133,12 +133,18 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
     out.steps.push_back({});
     return out;
   }
-  Json modules = Json::parse(*text, nullptr, false);
+  Json modules;
+  if (const auto fault = json_fault(*text, modules))
+    throw Error(ErrorCode::invalid_model, str(path.string(), " ", *fault));
   if (!modules.is_array()) throw Error(ErrorCode::invalid_model, str(path.string(), " does not hold a JSON list"));
   out.listed = true;
-  std::stable_sort(modules.begin(), modules.end(), [](const Json& a, const Json& b) {
-    return a.is_object() && b.is_object() && a.value("idx", 0) < b.value("idx", 0);
-  });
+  for (const Json& module : modules) {
+    if (!module.is_object())
+      throw Error(ErrorCode::invalid_model, str("a module in ", path.string(), " is not a JSON object"));
+  }
+  const auto place_of = [&](const Json& module) { return JsonReader(module, path.string()).integer("idx", 0); };
+  std::stable_sort(modules.begin(), modules.end(),
+                   [&](const Json& a, const Json& b) { return place_of(a) < place_of(b); });
   for (const Json& module : modules) {
     const JsonReader reader(module, path.string());
     const std::string kind = class_name(reader.text("type"));
@@ -192,6 +198,8 @@ void pool_one(const Tensor& tokens, const std::vector<bool>& counted, PoolingMod
   for (size_t i = 0; i < width; ++i) out[start + i] = static_cast<float>(sums[i] / scale);
 }
 
+constexpr const char* kSee = ": see modules.json and the config.json of each module";
+
 double activated(const std::string& activation, double x) {
   if (activation == "tanh") return std::tanh(x);
   if (activation == "relu") return std::max(x, 0.0);
@@ -206,7 +214,7 @@ std::vector<float> dense(const SentenceModules::Step& step, const std::vector<fl
     throw Error(ErrorCode::invalid_model, str("a dense module takes vectors of ", width,
                                               " numbers, the one before it "
                                               "gives ",
-                                              in.size()));
+                                              in.size(), kSee));
   std::vector<float> out(rows);
   for (size_t r = 0; r < rows; ++r) {
     const float* weights = step.weight.data<float>() + r * width;
@@ -220,7 +228,7 @@ std::vector<float> dense(const SentenceModules::Step& step, const std::vector<fl
 std::vector<float> layer_norm(const SentenceModules::Step& step, std::vector<float> vector) {
   if (step.weight.size() != static_cast<int64_t>(vector.size()) || step.bias.size() != step.weight.size())
     throw Error(ErrorCode::invalid_model, str("a LayerNorm module takes vectors of ", step.weight.size(),
-                                              " numbers, the one before it gives ", vector.size()));
+                                              " numbers, the one before it gives ", vector.size(), kSee));
   double mean = 0, variance = 0;
   for (const float x : vector) mean += x / static_cast<double>(vector.size());
   for (const float x : vector) variance += (x - mean) * (x - mean) / static_cast<double>(vector.size());

@@ -9,15 +9,25 @@
 namespace transmuter {
 
 struct Tokenizer::Impl {
-  explicit Impl(tmtext_tokenizer* handle) : handle(handle) {}
+  Impl(tmtext_tokenizer* handle, std::string file) : handle(handle), file(std::move(file)) {}
   ~Impl() { tmtext_free(handle); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   tmtext_tokenizer* const handle;
+  const std::string file;  // where it came from; empty: from memory
 };
 
 namespace {
+
+// What the crate refuses is the file's fault, anything else the caller's.
+Error refusal(tmtext_string error, const std::string& file) {
+  std::string sentence = take(error);
+  if (!sentence.starts_with("the tokenizer failed")) return Error(ErrorCode::invalid_input, std::move(sentence));
+  Error fault(ErrorCode::invalid_model, sentence + "; its parts contradict each other: download or save it again");
+  if (!file.empty()) fault.in("file " + file);
+  return fault;
+}
 
 std::vector<tmtext_view> views(std::span<const std::string> texts) {
   std::vector<tmtext_view> out;
@@ -68,22 +78,23 @@ Encoding encoding_of(const tmtext_row& row) {
 
 // `call` fills a batch or an error, as tmtext_encode does.
 template <class Call>
-std::vector<Encoding> rows_of(const Call& call) {
+std::vector<Encoding> rows_of(const std::string& file, const Call& call) {
   tmtext_batch* raw = nullptr;
   tmtext_string error = {};
-  if (!call(&raw, &error)) throw Error(ErrorCode::invalid_input, take(error));
+  if (!call(&raw, &error)) throw refusal(error, file);
   const std::unique_ptr<tmtext_batch, BatchFree> batch(raw);
   std::vector<Encoding> rows(tmtext_batch_size(batch.get()));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = encoding_of(tmtext_batch_row(batch.get(), i));
   return rows;
 }
 
-std::vector<Encoding> encode(const tmtext_tokenizer* tokenizer, std::span<const std::string> texts,
-                             const std::span<const std::string>* pairs, const EncodeOptions& options) {
+std::vector<Encoding> encode(const tmtext_tokenizer* tokenizer, const std::string& file,
+                             std::span<const std::string> texts, const std::span<const std::string>* pairs,
+                             const EncodeOptions& options) {
   const tmtext_options wanted = settings(options);
   const std::vector<tmtext_view> firsts = views(texts);
   const std::vector<tmtext_view> seconds = pairs ? views(*pairs) : std::vector<tmtext_view>();
-  return rows_of([&](tmtext_batch** batch, tmtext_string* error) {
+  return rows_of(file, [&](tmtext_batch** batch, tmtext_string* error) {
     return tmtext_encode(tokenizer, firsts.data(), pairs ? seconds.data() : nullptr, firsts.size(), &wanted, batch,
                          error);
   });
@@ -107,25 +118,25 @@ Tokenizer Tokenizer::load(const std::string& path) {
   tmtext_tokenizer* handle = nullptr;
   tmtext_string error = {};
   if (!tmtext_load_file(view(path), &handle, &error)) throw Error(ErrorCode::invalid_model, take(error));
-  return Tokenizer(std::make_shared<Impl>(handle));
+  return Tokenizer(std::make_shared<Impl>(handle, path));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json) {
   tmtext_tokenizer* handle = nullptr;
   tmtext_string error = {};
   if (!tmtext_load_bytes(view(json), &handle, &error)) throw Error(ErrorCode::invalid_model, take(error));
-  return Tokenizer(std::make_shared<Impl>(handle));
+  return Tokenizer(std::make_shared<Impl>(handle, ""));
 }
 
 std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts, const EncodeOptions& options) const {
-  return encode(impl_->handle, texts, nullptr, options);
+  return encode(impl_->handle, impl_->file, texts, nullptr, options);
 }
 
 std::vector<Encoding> Tokenizer::encode_pairs(std::span<const std::string> texts, std::span<const std::string> pairs,
                                               const EncodeOptions& options) const {
   if (texts.size() != pairs.size())
     throw Error(ErrorCode::invalid_input, str(texts.size(), " texts but ", pairs.size(), " second texts"));
-  return encode(impl_->handle, texts, &pairs, options);
+  return encode(impl_->handle, impl_->file, texts, &pairs, options);
 }
 
 std::vector<Encoding> Tokenizer::encode_words(std::span<const std::vector<std::string>> texts,
@@ -137,7 +148,7 @@ std::vector<Encoding> Tokenizer::encode_words(std::span<const std::vector<std::s
     counts.push_back(text.size());
   }
   const tmtext_options wanted = settings(options);
-  return rows_of([&](tmtext_batch** batch, tmtext_string* error) {
+  return rows_of(impl_->file, [&](tmtext_batch** batch, tmtext_string* error) {
     return tmtext_encode_words(impl_->handle, words.data(), counts.data(), counts.size(), &wanted, batch, error);
   });
 }
@@ -148,15 +159,14 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   for (int64_t id : ids) narrowed.push_back(narrow(id));
   tmtext_string text = {}, error = {};
   if (!tmtext_decode(impl_->handle, narrowed.data(), narrowed.size(), skip_special_tokens, &text, &error))
-    throw Error(ErrorCode::invalid_input, take(error));
+    throw refusal(error, impl_->file);
   return take(text);
 }
 
 std::string Tokenizer::join(std::span<const std::string> pieces) const {
   const std::vector<tmtext_view> all = views(pieces);
   tmtext_string text = {}, error = {};
-  if (!tmtext_join(impl_->handle, all.data(), all.size(), &text, &error))
-    throw Error(ErrorCode::invalid_input, take(error));
+  if (!tmtext_join(impl_->handle, all.data(), all.size(), &text, &error)) throw refusal(error, impl_->file);
   return take(text);
 }
 
@@ -201,14 +211,14 @@ DecodeStream& DecodeStream::operator=(DecodeStream&&) noexcept = default;
 std::string DecodeStream::push(int64_t id) {
   tmtext_string text = {}, error = {};
   if (!tmtext_stream_push(impl_->stream, impl_->tokenizer->handle, narrow(id), &text, &error))
-    throw Error(ErrorCode::invalid_input, take(error));
+    throw refusal(error, impl_->tokenizer->file);
   return take(text);
 }
 
 std::string DecodeStream::finish() {
   tmtext_string text = {}, error = {};
   if (!tmtext_stream_finish(impl_->stream, impl_->tokenizer->handle, &text, &error))
-    throw Error(ErrorCode::invalid_input, take(error));
+    throw refusal(error, impl_->tokenizer->file);
   return take(text);
 }
 

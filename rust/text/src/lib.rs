@@ -10,6 +10,7 @@ mod tokenizer;
 
 use std::any::Any;
 use std::ffi::c_char;
+use std::fmt::Display;
 use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
 use std::sync::Once;
 
@@ -64,7 +65,12 @@ unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text =
         payload.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| payload.downcast_ref::<String>().cloned());
-    format!("the tokenizer failed: {}", text.unwrap_or_else(|| "unknown fault".into()))
+    failed(text.unwrap_or_else(|| "unknown fault".into()))
+}
+
+/// What the crate says of its own: the fault of the tokenizer's file, not of a text. Callers tell it by its beginning.
+fn failed(fault: impl Display) -> String {
+    format!("the tokenizer failed: {fault}")
 }
 
 /// Runs `f`; on an error or a panic fills `*error` and gives None.

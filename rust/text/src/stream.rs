@@ -3,7 +3,7 @@
 use tokenizers::Tokenizer;
 
 use crate::tokenizer::SharedTokenizer;
-use crate::{guard, hand_text, take_back, Fallible, Text};
+use crate::{failed, guard, hand_text, take_back, Fallible, Text};
 
 /// A token's text can depend on its neighbours (spaces, bytes of one character), so the last piece's tokens are decoded
 /// again with each new one, and what they gave alone is cut off.
@@ -24,7 +24,7 @@ fn rest<'a>(text: &'a str, prefix: &str) -> &'a str {
 
 impl Stream {
     fn decode(&self, tokenizer: &Tokenizer, ids: &[u32]) -> Fallible<String> {
-        tokenizer.decode(ids, self.skip_special_tokens).map_err(|e| e.to_string())
+        tokenizer.decode(ids, self.skip_special_tokens).map_err(failed)
     }
 
     fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Fallible<String> {

@@ -8,7 +8,7 @@ use tokenizers::utils::padding::{pad_encodings, PaddingDirection, PaddingParams,
 use tokenizers::utils::truncation::{TruncationDirection, TruncationParams, TruncationStrategy};
 use tokenizers::{Decoder, EncodeInput, Encoding, InputSequence, PostProcessor, PostProcessorWrapper, Tokenizer};
 
-use crate::{guard, hand_over, hand_text, slice, take_back, Fallible, Text, View};
+use crate::{failed, guard, hand_over, hand_text, slice, take_back, Fallible, Text, View};
 
 /// Batches below this many bytes are encoded in the caller's thread: starting the thread pool costs more.
 const PARALLEL_BYTES: usize = 32 << 10;
@@ -102,7 +102,7 @@ impl SharedTokenizer {
     fn new(mut tokenizer: Tokenizer) -> Fallible<SharedTokenizer> {
         tokenizer.with_padding(None);
         let never = TruncationParams { max_length: NO_LIMIT, ..Default::default() };
-        tokenizer.with_truncation(Some(never)).map_err(|e| e.to_string())?;
+        tokenizer.with_truncation(Some(never)).map_err(failed)?;
         Ok(SharedTokenizer(RwLock::new(tokenizer)))
     }
 
@@ -156,7 +156,7 @@ impl SharedTokenizer {
         let whole = catch_unwind(AssertUnwindSafe(|| tokenizer.encode_batch(texts, false)));
         tokenizer.with_post_processor(processor);
         mode.set(&mut tokenizer);
-        let mut whole = whole.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|e| e.to_string())?.into_iter();
+        let mut whole = whole.unwrap_or_else(|panic| resume_unwind(panic)).map_err(failed)?.into_iter();
         let mut rows = Vec::with_capacity(is_pair.len());
         for pair in is_pair {
             let first = whole.next().unwrap_or_default();
@@ -164,7 +164,7 @@ impl SharedTokenizer {
                 second.set_type_ids(vec![1; second.len()]);
                 second
             });
-            rows.push(tokenizer.post_process(first, second, special).map_err(|e| e.to_string())?);
+            rows.push(tokenizer.post_process(first, second, special).map_err(failed)?);
         }
         Ok(rows)
     }
@@ -268,7 +268,7 @@ unsafe fn encode(
             } else {
                 tokenizer.encode_batch(inputs, special)
             }
-            .map_err(|e| e.to_string())
+            .map_err(failed)
         })
     }?;
     let mut rows = Vec::with_capacity(encodings.len());
@@ -291,7 +291,7 @@ unsafe fn encode(
             pad_type_id: options.pad_type_id,
             pad_token: options.pad_token.text(|| "the padding token".into())?.into(),
         };
-        pad_encodings(&mut rows, &params).map_err(|e| e.to_string())?;
+        pad_encodings(&mut rows, &params).map_err(failed)?;
     }
     Ok(Batch(rows.into_iter().zip(origins).map(|(encoding, input)| Row::new(encoding, input)).collect()))
 }
@@ -420,9 +420,8 @@ pub unsafe extern "C" fn tmtext_decode(
     text: *mut Text,
     error: *mut Text,
 ) -> i32 {
-    let decoded = guard(error, || {
-        (*tokenizer).read(|t| t.decode(slice(ids, count), skip_special_tokens != 0)).map_err(|e| e.to_string())
-    });
+    let decoded =
+        guard(error, || (*tokenizer).read(|t| t.decode(slice(ids, count), skip_special_tokens != 0)).map_err(failed));
     hand_text(decoded, text)
 }
 
@@ -442,7 +441,7 @@ pub unsafe extern "C" fn tmtext_join(
             owned.push(piece.text(|| format!("piece {i}"))?.to_string());
         }
         (*tokenizer).read(|t| match t.get_decoder() {
-            Some(decoder) => decoder.decode(owned).map_err(|e| e.to_string()),
+            Some(decoder) => decoder.decode(owned).map_err(failed),
             None => Ok(owned.join(" ")),
         })
     });

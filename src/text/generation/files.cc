@@ -10,7 +10,6 @@ namespace transmuter {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::literals::operator""_json_pointer;
 
 // What variants of a graph end in; "" is the full precision, or else what there is.
 std::vector<std::string> suffixes_of(const std::string& dtype) {
@@ -47,6 +46,15 @@ int64_t config_integer(const Json& config, const std::string& file, std::initial
   return 0;
 }
 
+// A part of a configuration, which may be missing.
+Json part_of(const Json& config, const std::string& file, const char* name) {
+  const auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return Json::object();
+  if (!found->is_object())
+    throw Error(ErrorCode::invalid_model, str("\"", name, "\" in ", file, " is not a JSON object"));
+  return *found;
+}
+
 }  // namespace
 
 GenerationModels GenerationModels::load(const std::string& folder, const CompileOptions& compile,
@@ -68,10 +76,10 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
   } else {
     take(models.decoder, find_file(folder, {"model", "decoder_with_past_model", "decoder"}, dtype));
   }
-  const fs::path genai = fs::path(folder) / "genai_config.json";
-  const Json genai_config = read_json_object(genai).value_or(Json::object());
-  const Json genai_decoder = genai_config.value("/model/decoder"_json_pointer, Json::object());
-  const JsonReader genai_reader(genai_decoder, genai.string());
+  const std::string genai = (fs::path(folder) / "genai_config.json").string();
+  const Json genai_model = part_of(read_json_object(genai).value_or(Json::object()), genai, "model");
+  const Json genai_decoder = part_of(genai_model, genai, "decoder");
+  const JsonReader genai_reader(genai_decoder, genai);
   if (!models.decoder) {
     const std::string named = genai_reader.text("filename");
     if (!named.empty() && fs::exists(fs::path(folder) / named))
@@ -85,8 +93,7 @@ GenerationModels GenerationModels::load(const std::string& folder, const Compile
   const std::string file = (fs::path(folder) / "config.json").string();
   const Json config = read_json_object(file).value_or(Json::object());
   models.max_positions = config_integer(config, file, {"max_position_embeddings", "n_positions", "n_ctx"});
-  if (models.max_positions == 0)
-    models.max_positions = genai_config.value("/model/context_length"_json_pointer, int64_t{0});
+  if (models.max_positions == 0) models.max_positions = JsonReader(genai_model, genai).integer("context_length", 0);
   // The genai builder's caches name their width by a symbol that no other input tells.
   int64_t width = genai_reader.integer("head_size", 0);
   if (width == 0) width = config_integer(config, file, {"head_dim", "head_size"});

@@ -2,13 +2,20 @@
 #include <map>
 
 #include "base/strings.h"
+#include "text/generation/check.h"
 #include "text/generation/search.h"
+#include "text/generation/shared_batch.h"
 #include "text/generation/token_model.h"
 #include "transmuter/error.h"
 #include "transmuter/generation.h"
 
 namespace transmuter {
 
+using generation::check_prompt;
+using generation::check_settings;
+using generation::Guesser;
+using generation::LookupGuesser;
+using generation::ModelGuesser;
 using generation::Search;
 using generation::Start;
 using generation::TokenModel;
@@ -18,6 +25,7 @@ struct TokenGenerator::Impl {
   std::shared_ptr<const TokenModel> model;
   GenerationConfig config;
   int64_t max_positions = 0;
+  std::shared_ptr<generation::SharedBatch> batch;  // null: each call by itself
 };
 
 struct PromptCache::Impl {
@@ -50,30 +58,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::invalid_input, sentence); }
 
-void check(const GenerationConfig& c, const GenerationCall& call, size_t prompts, bool has_encoder) {
-  if (c.num_beams < 1 || c.num_return_sequences < 1) refuse("num_beams and num_return_sequences are at least 1");
-  if (c.num_beams == 1 && !c.do_sample && c.num_return_sequences > 1)
-    refuse("the best token each time gives one answer: num_return_sequences needs do_sample or num_beams");
-  if (c.num_beams > 1 && c.num_return_sequences > c.num_beams)
-    refuse(str("num_return_sequences (", c.num_return_sequences, ") is more than num_beams (", c.num_beams, ")"));
-  if (c.num_beams > 1 && call.on_token) refuse("a beam search has no tokens to tell of before its end (on_token)");
-  if (c.num_beams > 1 && c.guidance_scale != 1) refuse("guidance_scale cannot go with num_beams");
-  if (c.do_sample && !(c.temperature > 0)) refuse("temperature must be more than 0; without do_sample the best wins");
-  if (c.do_sample && (c.top_k < 0 || c.top_p < 0 || c.min_p < 0 || c.min_p > 1 || c.typical_p <= 0 || c.top_h < 0))
-    refuse("top_k, top_p, top_h and min_p are not negative, typical_p is more than 0, min_p at most 1");
-  if (!(c.repetition_penalty > 0) || !(c.encoder_repetition_penalty > 0)) refuse("penalties are more than 0");
-  if (c.watermark && !(c.watermark->greenlist_ratio > 0 && c.watermark->greenlist_ratio < 1))
-    refuse("a watermark's greenlist_ratio lies between 0 and 1");
-  if (c.watermark && c.watermark->context_width < 1) refuse("a watermark's context_width is at least 1");
-  if (call.cache &&
-      (prompts != 1 || c.num_return_sequences > 1 || c.num_beams > 1 || has_encoder || c.guidance_scale != 1))
-    refuse("a PromptCache serves one prompt and one answer, without beams, guidance or an encoder");
-}
-
 Start start_of(const GenerationPrompt& prompt, size_t place, const GenerationConfig& config, bool has_encoder) {
-  if (!prompt.encoder_inputs.empty() && !has_encoder)
-    refuse(str("prompt ", place, " has encoder_inputs, but there is no encoder"));
-  if (prompt.ids.empty() && prompt.encoder_inputs.empty()) refuse(str("prompt ", place, " has no tokens"));
+  check_prompt(prompt, place, has_encoder);
   Start start{place, prompt.ids, {}, prompt.negative_ids, prompt.seed, prompt.encoder_inputs};
   if (has_encoder) {
     start.read = prompt.ids;
@@ -111,7 +97,6 @@ void limit(Search& search, int64_t max_positions) {
   constexpr int64_t kOtherwise = 20;
   const GenerationConfig& c = search.config;
   if (c.max_new_tokens) {
-    if (*c.max_new_tokens < 1) refuse("max_new_tokens is at least 1");
     search.max_length = search.prompt + *c.max_new_tokens;
   } else if (c.max_length) {
     search.max_length = *c.max_length;
@@ -124,7 +109,7 @@ void limit(Search& search, int64_t max_positions) {
                ": set max_new_tokens, or a larger max_length"));
 }
 
-std::vector<GeneratedTokens> write_cached(const Search& search, PromptCache::Impl& cache) {
+std::vector<GeneratedTokens> write_cached(const Search& search, PromptCache::Impl& cache, Guesser* guesser) {
   const std::vector<int64_t>& ids = search.starts[0].ids;
   // The last token is gone through in any case, since its scores are wanted.
   int64_t reused = 0;
@@ -136,7 +121,7 @@ std::vector<GeneratedTokens> write_cached(const Search& search, PromptCache::Imp
     reused = 0;
   }
   cache.ids.resize(static_cast<size_t>(reused));
-  std::vector<GeneratedTokens> answers = generation::write_tokens(search, &cache.run, reused, &cache.ids);
+  std::vector<GeneratedTokens> answers = generation::write_tokens(search, &cache.run, reused, &cache.ids, guesser);
   answers[0].reused = reused;
   return answers;
 }
@@ -146,7 +131,7 @@ std::vector<GeneratedTokens> write_cached(const Search& search, PromptCache::Imp
 TokenGenerator::TokenGenerator(GenerationModels models, GenerationConfig config) {
   const int64_t max_positions = models.max_positions;
   impl_ = std::make_shared<Impl>(
-      Impl{std::make_shared<const TokenModel>(std::move(models)), std::move(config), max_positions});
+      Impl{std::make_shared<const TokenModel>(std::move(models)), std::move(config), max_positions, nullptr});
 }
 
 TokenGenerator TokenGenerator::load(const std::string& folder, const CompileOptions& compile,
@@ -157,25 +142,45 @@ TokenGenerator TokenGenerator::load(const std::string& folder, const CompileOpti
 const GenerationConfig& TokenGenerator::config() const { return impl_->config; }
 bool TokenGenerator::has_encoder() const { return impl_->model->has_encoder(); }
 
+TokenGenerator TokenGenerator::batched(GenerationBatching batching) const {
+  if (batching.tokens < 1 || !(batching.delay_ms >= 0))
+    refuse("GenerationBatching: tokens is at least 1, and delay_ms not negative");
+  auto impl = std::make_shared<Impl>(*impl_);
+  impl->batch = impl_->model->joins() ? std::make_shared<generation::SharedBatch>(impl_->model, batching) : nullptr;
+  TokenGenerator copy = *this;
+  copy.impl_ = std::move(impl);
+  return copy;
+}
+
 std::vector<GeneratedTokens> TokenGenerator::operator()(std::span<const GenerationPrompt> prompts,
                                                         const GenerationConfig& config,
                                                         const GenerationCall& call) const {
   const generation::Clock::time_point began = generation::Clock::now();
   const TokenModel& model = *impl_->model;
-  check(config, call, prompts.size(), model.has_encoder());
+  check_settings(config, call, prompts.size(), model.has_encoder());
   std::vector<Start> starts;
   for (size_t i = 0; i < prompts.size(); ++i) starts.push_back(start_of(prompts[i], i, config, model.has_encoder()));
   const size_t copies = static_cast<size_t>(config.num_return_sequences);
   std::vector<GeneratedTokens> answers(prompts.size() * copies);
-  for (std::vector<Start>& group : groups_of(std::move(starts), model, config.guidance_scale != 1)) {
+  for (std::vector<Start>& group : groups_of(std::move(starts), model, config.guidance_scale != 1 || call.assistant)) {
     Search search{impl_->model, config, call, RunOptions{call.cancel}, began, std::move(group)};
     search.pad = config.pad_token_id           ? *config.pad_token_id
                  : config.eos_token_id.empty() ? 0
                                                : config.eos_token_id.front();
     limit(search, impl_->max_positions);
-    std::vector<GeneratedTokens> written = config.num_beams > 1 ? generation::search_beams(search)
-                                           : call.cache         ? write_cached(search, *call.cache->impl_)
-                                                                : write_tokens(search, nullptr, 0, nullptr);
+    std::unique_ptr<Guesser> guesser;
+    if (call.assistant) {
+      guesser = std::make_unique<ModelGuesser>(call.assistant->impl_->model, config.num_assistant_tokens,
+                                               config.assistant_confidence_threshold, config.eos_token_id,
+                                               search.run_options);
+    } else if (config.prompt_lookup_num_tokens > 0) {
+      guesser = std::make_unique<LookupGuesser>(config.prompt_lookup_num_tokens, config.max_matching_ngram_size);
+    }
+    const bool shared = impl_->batch && config.num_beams == 1 && config.guidance_scale == 1 && !guesser && !call.cache;
+    std::vector<GeneratedTokens> written = shared                 ? impl_->batch->write(search)
+                                           : config.num_beams > 1 ? generation::search_beams(search)
+                                           : call.cache ? write_cached(search, *call.cache->impl_, guesser.get())
+                                                        : write_tokens(search, nullptr, 0, nullptr, guesser.get());
     for (size_t i = 0; i < search.starts.size(); ++i) {
       for (size_t c = 0; c < copies; ++c)
         answers[search.starts[i].place * copies + c] = std::move(written[i * copies + c]);

@@ -1,6 +1,7 @@
 #include "text/generation/process.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "transmuter/error.h"
 
@@ -17,6 +18,11 @@ void Processors::apply(Scores x, const Row& row) const {
   if (!row.without.empty()) guide(x, row.without, config_.guidance_scale);
   constrain(x, row);
   for (const auto& processor : call_.processors) processor(row.ids, x);
+  // Nothing can be sorted that holds one, and a choice from it means nothing.
+  if (std::any_of(x.begin(), x.end(), [](float value) { return std::isnan(value); }))
+    throw Error(ErrorCode::invalid_input,
+                "the model's scores for the next token are no numbers (NaN): remove_invalid_values takes 0 for them; a "
+                "model of half types may need --compute-type f32");
   if (config_.do_sample) filter(x);
   if (watermark_) watermark_->apply(x, row.ids);
   if (config_.renormalize_logits) log_softmax(x);

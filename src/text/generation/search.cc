@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/decoder_rows.h"
-#include "text/generation/draws.h"
+#include "text/generation/writer.h"
 #include "transmuter/error.h"
 
 namespace transmuter::generation {
@@ -65,94 +65,50 @@ GeneratedTokens Search::answer_to(const Start& start) const {
 
 namespace {
 
-// One answer as it is written.
-struct Row {
-  GeneratedTokens answer;
-  const Start* start = nullptr;
-  size_t place = 0;          // of the answer in the call
-  size_t stream = 0;         // of draws
-  std::vector<int64_t> ids;  // prompt and answer
-  bool done = false;
-};
-
 Tokens next_tokens(const std::vector<int64_t>& ids) { return {ids, {}, static_cast<int64_t>(ids.size()), 1}; }
 
-std::span<const float> row_of(const Tensor& scores, size_t row) {
-  const size_t width = static_cast<size_t>(scores.dim(1));
-  return {scores.data<float>() + row * width, width};
+// One row, from the scores behind its prompt on. Each step goes through the token chosen last and guesses behind it;
+// where one differs from what is chosen there, the state goes back to before it. So each token is chosen from the
+// scores that it would be chosen from without guesses.
+template <class Remember>
+void write_guessing(const Search& search, Writer& writer, TokenRun& run, Tensor scores, Guesser& guesser,
+                    const Remember& remember) {
+  std::vector<int64_t> chosen = writer.choose(scores, {});
+  bool can_check = true;
+  while (writer.take(chosen)) {
+    std::vector<int64_t> guesses;
+    // The last token that there is room for needs no guess.
+    if (can_check) guesses = guesser.guess(writer.ids(), std::min(guesser.count(), writer.left() - 1));
+    std::vector<int64_t> all = {chosen[0]};
+    all.insert(all.end(), guesses.begin(), guesses.end());
+    const int64_t before = run.length(), width = static_cast<int64_t>(all.size());
+    scores = run.step_all({all, {}, 1, width}, search.run_options);
+    if (!scores) {  // of one token alone
+      can_check = false;
+      guesses.clear();
+      all.resize(1);
+      run.rewind(before);
+      scores = run.step({all, {}, 1, 1}, search.run_options);
+    }
+    size_t right = 0;
+    for (;; ++right) {
+      chosen = writer.choose(runtime::rows_of(scores, 0, {static_cast<int64_t>(right)}), {});
+      if (right == guesses.size() || chosen[0] != guesses[right]) break;
+      writer.count_guessed();
+      if (!writer.take(chosen)) break;
+    }
+    const size_t kept = std::min(right, guesses.size()) + 1;
+    run.rewind(before + static_cast<int64_t>(kept));
+    remember(std::span(all).first(kept));
+    guesser.learn(static_cast<int64_t>(right), static_cast<int64_t>(guesses.size()));
+    if (right < guesses.size() && chosen[0] == guesses[right]) return;  // it ended with a guess
+  }
 }
-
-class Writer {
- public:
-  explicit Writer(const Search& search)
-      : search_(search), processors_(search.config, search.call, search.prompt, search.max_length) {
-    const size_t copies = static_cast<size_t>(search.config.num_return_sequences);
-    for (const Start& start : search.starts) {
-      for (size_t i = 0; i < copies; ++i)
-        rows_.push_back({search.answer_to(start), &start, start.place * copies + i,
-                         start.seed ? i : start.place * copies + i, start.ids, false});
-    }
-  }
-
-  // The next token of each row; of those that are done the padding.
-  std::vector<int64_t> choose(const Tensor& scores, const Tensor& without) {
-    std::vector<int64_t> next(rows_.size(), search_.pad);
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      Row& row = rows_[r];
-      if (row.done) continue;
-      const std::span<const float> given = row_of(scores, r);
-      std::vector<float> x(given.begin(), given.end());
-      processors_.apply(
-          x, {row.place, row.ids, row.start->read, length_, without ? row_of(without, r) : std::span<const float>()});
-      next[r] =
-          search_.config.do_sample
-              ? draw(x, uniform(row.start->seed.value_or(search_.config.seed), row.stream, row.answer.ids.size(), 0))
-              : best_of(x);
-    }
-    ++length_;
-    return next;
-  }
-
-  // False when all are done.
-  bool take(const std::vector<int64_t>& next) {
-    bool going = false;
-    const bool late = search_.out_of_time();
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      Row& row = rows_[r];
-      if (row.done) continue;
-      row.ids.push_back(next[r]);
-      row.answer.ids.push_back(next[r]);
-      const auto end = [&row](StopReason reason) {
-        if (!row.done) row.answer.reason = reason;
-        row.done = true;
-      };
-      if (search_.is_eos(next[r])) end(StopReason::eos);
-      if (search_.call.stop && search_.call.stop(row.place, row.answer.ids)) end(StopReason::stop);
-      if (search_.call.on_token && !search_.call.on_token(row.place, next[r])) end(StopReason::caller);
-      if (length_ >= search_.max_length) end(StopReason::length);
-      if (late) end(StopReason::time);
-      going = going || !row.done;
-    }
-    return going;
-  }
-
-  std::vector<GeneratedTokens> answers() {
-    std::vector<GeneratedTokens> all;
-    for (Row& row : rows_) all.push_back(std::move(row.answer));
-    return all;
-  }
-
- private:
-  const Search& search_;
-  Processors processors_;
-  std::vector<Row> rows_;
-  int64_t length_ = search_.prompt;
-};
 
 }  // namespace
 
 std::vector<GeneratedTokens> write_tokens(const Search& search, std::optional<TokenRun>* cached, int64_t reused,
-                                          std::vector<int64_t>* cached_ids) {
+                                          std::vector<int64_t>* cached_ids, Guesser* guesser) {
   Writer writer(search);
   Tensor scores, without;
   std::optional<TokenRun> own, avoiding;
@@ -179,6 +135,10 @@ std::vector<GeneratedTokens> write_tokens(const Search& search, std::optional<To
     scores = runtime::rows_of(scores, 0, rows);
     if (avoiding) avoiding->select(rows);
     if (avoiding) without = runtime::rows_of(without, 0, rows);
+  }
+  if (guesser && scores.dim(0) == 1 && !avoiding && run->can_rewind()) {
+    write_guessing(search, writer, *run, scores, *guesser, remember);
+    return writer.answers();
   }
   for (;;) {
     const std::vector<int64_t> next = writer.choose(scores, without);

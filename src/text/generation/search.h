@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "text/generation/guesses.h"
 #include "text/generation/process.h"
 #include "text/generation/token_model.h"
 #include "transmuter/generation.h"
@@ -48,9 +49,10 @@ struct Search {
 Tokens padded(const std::vector<std::span<const int64_t>>& texts, int64_t pad, bool on_left);
 
 // The best token each time, or a draw. `cached`: a state that the first `reused` tokens of the only prompt have been
-// through, or null; it is left with what the answer went through.
+// through, or null; it is left with what the answer went through. `guesser` (or null): asked where there is one row,
+// and the model's state can be taken back.
 std::vector<GeneratedTokens> write_tokens(const Search& search, std::optional<TokenRun>* cached, int64_t reused,
-                                          std::vector<int64_t>* cached_ids);
+                                          std::vector<int64_t>* cached_ids, Guesser* guesser);
 std::vector<GeneratedTokens> search_beams(const Search& search);
 
 }  // namespace transmuter::generation

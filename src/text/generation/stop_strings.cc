@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/unicode.h"
 #include "transmuter/error.h"
 
 namespace transmuter::generation {
@@ -11,6 +12,8 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> st
   size_t longest = 0;
   for (const std::string& string : strings_) {
     if (string.empty()) throw Error(ErrorCode::invalid_input, "a stop string is empty");
+    if (to_utf8(from_utf8(string)) != string)
+      throw Error(ErrorCode::invalid_input, "a stop string is not valid UTF-8: write it in that encoding");
     longest = std::max(longest, string.size());
   }
   // A token has a byte at least, but for the few that are nothing but a part of the text before them.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
 #include "text/folder.h"
 #include "text/generation/stop_strings.h"
 #include "text/generation/write_texts.h"
@@ -69,6 +70,12 @@ std::vector<GeneratedText> TextGenerator::Impl::write(const std::vector<Generati
                                                       const GenerationConfig& given, const TextCall& call) const {
   GenerationConfig settings = given;
   if (!settings.max_new_tokens && !settings.max_length) settings.max_new_tokens = new_tokens(prompts, max_positions);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].ids.empty() && prompts[i].encoder_inputs.empty())
+      throw Error(
+          ErrorCode::invalid_input,
+          str("text ", i, " gives no tokens: tokenizer.json adds none, and no file names a bos_token to begin with"));
+  }
   const StopStrings stops(tokenizer, settings.stop_strings);
   const size_t count = prompts.size() * static_cast<size_t>(std::max<int64_t>(1, settings.num_return_sequences));
   std::optional<Streams> streams;
@@ -97,7 +104,8 @@ std::vector<GeneratedText> TextGenerator::Impl::write(const std::vector<Generati
                      answer.reason,
                      answer.score,
                      answer.ids,
-                     answer.reused});
+                     answer.reused,
+                     answer.guessed});
   }
   return texts;
 }
@@ -128,6 +136,12 @@ TextGenerator TextGenerator::load(const std::string& folder, const CompileOption
   const int64_t max_positions = models.max_positions;
   return TextGenerator(std::make_shared<Impl>(
       Impl{TokenGenerator(std::move(models), config), tokenizer, std::move(chat), config, max_positions}));
+}
+
+TextGenerator TextGenerator::batched(GenerationBatching batching) const {
+  auto impl = std::make_shared<Impl>(*impl_);
+  impl->tokens = impl_->tokens.batched(batching);
+  return TextGenerator(std::shared_ptr<const Impl>(std::move(impl)));
 }
 
 const GenerationConfig& TextGenerator::config() const { return impl_->config; }

@@ -146,8 +146,9 @@ TensorMap TokenModel::encode(const TensorMap& inputs, const RunOptions& options)
   return encoded;
 }
 
-// What a model takes besides caches and what the decoder's bookkeeping makes. `before`: tokens in the caches.
-TensorMap TokenModel::token_inputs(const CompiledModel& model, const Tokens& now, int64_t before,
+// What a model takes besides caches and what the decoder's bookkeeping makes. `before`: tokens in the caches. `wanted`:
+// of how many of the last tokens the scores are.
+TensorMap TokenModel::token_inputs(const CompiledModel& model, const Tokens& now, int64_t before, int64_t wanted,
                                    const RunOptions& options) const {
   TensorMap inputs;
   if (const ValueSpec* ids = ids_input(model.inputs())) {
@@ -161,7 +162,7 @@ TensorMap TokenModel::token_inputs(const CompiledModel& model, const Tokens& now
     inputs[wanted->name] = embeds.at(embed_->outputs().front().name);
   }
   if (const ValueSpec* kept = find(model.inputs(), {"num_logits_to_keep"}); kept && !kept->optional)
-    inputs[kept->name] = Tensor(std::vector<int64_t>{1}, Shape(kept->shape.size(), 1)).cast(kept->dtype);
+    inputs[kept->name] = Tensor(std::vector<int64_t>{wanted}, Shape(kept->shape.size(), 1)).cast(kept->dtype);
   const ValueSpec* mask = find(model.inputs(), {"mask"});
   if (mask && mask->shape.size() == 4 && is_float(mask->dtype))
     inputs[mask->name] = causal_mask(*mask, now.rows, before, now.length);
@@ -174,7 +175,7 @@ TokenRun::TokenRun(std::shared_ptr<const TokenModel> model, TensorMap encoded)
 }
 
 // The whole text through a model that has no caches.
-TensorMap TokenRun::begin(const Tokens& now, const RunOptions& options) {
+TensorMap TokenRun::begin(const Tokens& now, const RunOptions& options, int64_t wanted) {
   if (all_.length == 0) {
     all_ = now;
   } else {
@@ -192,7 +193,7 @@ TensorMap TokenRun::begin(const Tokens& now, const RunOptions& options) {
     all_ = std::move(more);
   }
   const CompiledModel& model = *model_->begin_;
-  TensorMap inputs = model_->token_inputs(model, all_, 0, options);
+  TensorMap inputs = model_->token_inputs(model, all_, 0, wanted, options);
   for (auto& [name, value] : known_to(model, encoded_)) inputs[name] = value;
   for (const ValueSpec& spec : model.inputs()) {
     if (inputs.contains(spec.name) || spec.optional) continue;
@@ -213,19 +214,35 @@ TensorMap TokenRun::begin(const Tokens& now, const RunOptions& options) {
   return model(inputs, options);
 }
 
-Tensor TokenRun::step(const Tokens& now, const RunOptions& options) {
+Tensor TokenRun::step(const Tokens& now, const RunOptions& options) { return last_scores(logits_of(now, options, 1)); }
+
+Tensor TokenRun::step_all(const Tokens& now, const RunOptions& options) {
+  const Tensor logits = logits_of(now, options, now.length);
+  const int64_t places = logits.rank() == 3 ? logits.dim(1) : 1;
+  if (places < now.length) return {};
+  // A model without caches gives those of all tokens.
+  std::vector<int64_t> last;
+  for (int64_t i = places - now.length; i < places; ++i) last.push_back(i);
+  return runtime::rows_of(logits, 1, last)
+      .reshaped({now.length, logits.dim(logits.rank() - 1)})
+      .aligned()
+      .cast(DType::f32);
+}
+
+// What the model says of the next tokens, as it says it.
+Tensor TokenRun::logits_of(const Tokens& now, const RunOptions& options, int64_t wanted) {
   const bool first = length_ == 0;
   if (!decoder_ || (model_->begin_ && first)) {
     const Tokens before = all_;
     TensorMap outputs;
     try {
-      outputs = begin(now, options);
+      outputs = begin(now, options, wanted);
     } catch (...) {
       all_ = before;
       throw;
     }
     length_ += now.length;
-    const Tensor scores = last_scores(outputs.at(model_->begin_scores_));
+    const Tensor scores = outputs.at(model_->begin_scores_).tensor;
     if (!decoder_) return scores;
     // The second model starts from the caches that the first has made: they are its first step's inputs.
     for (const Decoder::Cache& cache : model_->handed_on_) {
@@ -234,7 +251,7 @@ Tensor TokenRun::step(const Tokens& now, const RunOptions& options) {
     }
     return scores;
   }
-  TensorMap inputs = model_->token_inputs(model_->model_, now, length_, options);
+  TensorMap inputs = model_->token_inputs(model_->model_, now, length_, wanted, options);
   if (decoder_->length() == 0) {
     for (auto& [name, value] : known_to(model_->model_, encoded_)) inputs[name] = value;
   }
@@ -256,7 +273,7 @@ Tensor TokenRun::step(const Tokens& now, const RunOptions& options) {
     all_ = {};
   }
   length_ += now.length;
-  return last_scores(outputs.at(model_->scores_));
+  return outputs.at(model_->scores_).tensor;
 }
 
 void TokenRun::select(const std::vector<int64_t>& rows) {
@@ -283,9 +300,35 @@ void TokenRun::select(const std::vector<int64_t>& rows) {
 
 bool TokenRun::rewind(int64_t length) {
   if (length == length_) return true;
-  if (!decoder_ || model_->begin_ || !decoder_->rewind(length)) return false;
+  if (!can_rewind() || length < 0 || length > length_) return false;
+  if (decoder_ && !decoder_->rewind(length)) return false;
+  if (!decoder_) {
+    Tokens kept{{}, {}, all_.rows, length};
+    for (int64_t r = 0; r < all_.rows; ++r) {
+      const auto add = [&](std::vector<int64_t>& to, const std::vector<int64_t>& from) {
+        if (!from.empty()) to.insert(to.end(), from.begin() + r * length_, from.begin() + r * length_ + length);
+      };
+      add(kept.ids, all_.ids);
+      add(kept.mask, all_.mask);
+    }
+    all_ = std::move(kept);
+  }
   length_ = length;
   return true;
+}
+
+void TokenRun::append(const TokenRun& other) {
+  if (!decoder_ || !other.decoder_ || !decoder_->append(*other.decoder_))
+    throw Error(ErrorCode::internal, "two batches of a model don't join");
+  length_ = decoder_->length();
+}
+
+bool TokenRun::can_rewind() const {
+  if (!decoder_) return true;
+  // A split model's first caches come from its other half.
+  if (model_->begin_) return false;
+  return std::none_of(decoder_->caches().begin(), decoder_->caches().end(),
+                      [](const Decoder::Cache& cache) { return cache.kind == Kind::state; });
 }
 
 }  // namespace transmuter::generation

@@ -32,7 +32,9 @@ class TokenModel {
   bool has_encoder() const { return encoder_.has_value(); }
   // Rows of different length may run together, shorter ones padded on the left.
   bool pads_left() const { return pads_left_; }
-  // The same of what the encoder reads, padded on the right.
+  // Rows of any length may come to a batch that is under way.
+  bool joins() const { return pads_left_ && !encoder_ && !begin_ && decoder_ && decoder_->can_append(); }
+  // Rows of what the encoder reads may run together, too, padded on the right.
   bool masks_encoder() const { return masks_encoder_; }
   // What the encoder makes of its tokens, or of its inputs by name, by name of the decoder's inputs.
   TensorMap encode(const Tokens& tokens, const RunOptions& options) const;
@@ -40,7 +42,7 @@ class TokenModel {
 
  private:
   friend class TokenRun;
-  TensorMap token_inputs(const CompiledModel& model, const Tokens& now, int64_t before,
+  TensorMap token_inputs(const CompiledModel& model, const Tokens& now, int64_t before, int64_t wanted,
                          const RunOptions& options) const;
 
   std::optional<CompiledModel> begin_;  // split and plain forms
@@ -60,13 +62,20 @@ class TokenRun {
 
   // Goes on by `now`. Gives the scores of the next token, [rows, vocabulary] f32.
   Tensor step(const Tokens& now, const RunOptions& options);
+  // The same of one row, and the scores behind each of its tokens: [now.length, vocabulary] f32; no tensor where the
+  // model gives those of the last token alone.
+  Tensor step_all(const Tokens& now, const RunOptions& options);
   // Row i goes on from what row rows[i] was.
   void select(const std::vector<int64_t>& rows);
   bool rewind(int64_t length);
+  bool can_rewind() const;
+  // The rows of `other` behind this one's (Decoder::append). Throws Error(internal) where they can't be.
+  void append(const TokenRun& other);
   int64_t length() const { return length_; }
 
  private:
-  TensorMap begin(const Tokens& now, const RunOptions& options);
+  Tensor logits_of(const Tokens& now, const RunOptions& options, int64_t wanted);
+  TensorMap begin(const Tokens& now, const RunOptions& options, int64_t wanted);
 
   std::shared_ptr<const TokenModel> model_;
   std::optional<Decoder> decoder_;

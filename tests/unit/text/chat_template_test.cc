@@ -115,7 +115,7 @@ TEST(ChatTemplate, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("a\nb\n{{ messages[0].nothing.deeper }}").what(), HasSubstr("in line 3"));
   EXPECT_THAT(error_of("{{ messages.append(1) }}").what(), HasSubstr("unknown method"));
   EXPECT_THAT(error_of("x", "{}").what(), HasSubstr("the messages are not a JSON list"));
-  EXPECT_THAT(error_of("x", "[").what(), HasSubstr("the messages are not valid JSON"));
+  EXPECT_THAT(error_of("x", "[").what(), HasSubstr("the text of the messages is not valid JSON"));
   EXPECT_THAT(error_of("x", "[]").what(), HasSubstr("at least one message"));
 }
 

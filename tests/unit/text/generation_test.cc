@@ -8,10 +8,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <thread>
 
 #include "../errors.h"
+#include "transmuter/error.h"
 
 namespace transmuter {
 namespace {
@@ -239,6 +241,139 @@ TEST(Generation, RefusesWhatContradictsItself) {
   GenerationCall call;
   call.cache = &cache;
   EXPECT_THAT(says([](auto&) {}, {{kHi}, {kHi}}, call), HasSubstr("PromptCache"));
+}
+
+// Any number in any field: an answer, or one sentence that names the field.
+TEST(Generation, TakesOrRefusesAnyNumber) {
+  using Config = GenerationConfig;
+  const std::pair<const char*, double Config::*> reals[] = {
+      {"length_penalty", &Config::length_penalty},
+      {"guidance_scale", &Config::guidance_scale},
+      {"encoder_repetition_penalty", &Config::encoder_repetition_penalty},
+      {"repetition_penalty", &Config::repetition_penalty},
+      {"temperature", &Config::temperature},
+      {"top_h", &Config::top_h},
+      {"top_p", &Config::top_p},
+      {"min_p", &Config::min_p},
+      {"typical_p", &Config::typical_p},
+      {"epsilon_cutoff", &Config::epsilon_cutoff},
+      {"eta_cutoff", &Config::eta_cutoff}};
+  const std::pair<const char*, int64_t Config::*> integers[] = {
+      {"min_length", &Config::min_length},
+      {"min_new_tokens", &Config::min_new_tokens},
+      {"num_beams", &Config::num_beams},
+      {"num_return_sequences", &Config::num_return_sequences},
+      {"no_repeat_ngram_size", &Config::no_repeat_ngram_size},
+      {"encoder_no_repeat_ngram_size", &Config::encoder_no_repeat_ngram_size},
+      {"top_k", &Config::top_k}};
+  const auto expect_sense = [](const char* name, const Config& config) {
+    SCOPED_TRACE(name);
+    try {
+      EXPECT_FALSE(write({{kAssistant}}, config)[0].ids.empty());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_input);
+      EXPECT_TRUE(std::string(error.what()).find(name) != std::string::npos ||
+                  std::string(error.what()).find("no token is left") != std::string::npos)
+          << error.what();
+    }
+  };
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const bool sample : {false, true}) {
+    for (const int64_t beams : {1, 2}) {
+      Config base = chat().config();
+      base.do_sample = sample;
+      base.num_beams = beams;
+      for (const auto& [name, field] : reals) {
+        for (const double value : {-kInf, -1.0, 0.0, 1e-300, 0.5, 1.0, 1.5, 1e300, kInf, kNan}) {
+          Config config = base;
+          config.*field = value;
+          expect_sense(name, config);
+        }
+      }
+      for (const auto& [name, field] : integers) {
+        for (const int64_t value : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{3}, int64_t{1000000}, INT64_MAX}) {
+          Config config = base;
+          config.*field = value;
+          expect_sense(name, config);
+        }
+      }
+      for (const int64_t value : {INT64_MIN, int64_t{-1}, int64_t{0}, INT64_MAX}) {
+        Config config = base;
+        config.max_new_tokens = value;
+        expect_sense("max_new_tokens", config);
+        config.max_new_tokens.reset();
+        config.max_length = value;
+        expect_sense("max_length", config);
+        config = base;
+        config.suppress_tokens = config.begin_suppress_tokens = config.forced_eos_token_id = {value};
+        config.bad_words_ids = {{value}};
+        config.sequence_bias = {{{value, value}, 1}};
+        expect_sense("any id", config);
+      }
+    }
+  }
+  for (const int64_t id : {INT64_MIN, int64_t{-1}, int64_t{1000}, INT64_MAX})
+    EXPECT_NE(error_of([&] { write({{kAssistant, id}}, chat().config()); }), "") << id;
+}
+
+TEST(Generation, RefusesScoresThatAreNoNumbers) {
+  GenerationCall call;
+  call.processors = {[](std::span<const int64_t>, std::span<float> scores) { scores[3] = NAN; }};
+  for (const int64_t beams : {1, 2}) {
+    GenerationConfig config = chat().config();
+    config.num_beams = beams;
+    EXPECT_THAT(error_of([&] { write({{kAssistant}}, config, call); }), HasSubstr("NaN"));
+  }
+}
+
+TEST(Generation, GuessesChangeStepsAndNoToken) {
+  // Every sampled answer of every seed, each token told of once and in order, stops and lengths included.
+  const TokenGenerator assistant = chat();
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    GenerationConfig config = chat().config();
+    config.do_sample = seed % 3 != 0;
+    config.seed = seed;
+    config.max_new_tokens = 1 + static_cast<int64_t>(seed % 9);
+    config.repetition_penalty = seed % 2 == 0 ? 1 : 1.2;
+    const std::vector<Ids> prompt = {{kHi, kThere, kFriend, kDot, kUser, kHi, kAssistant}};
+    const GeneratedTokens expected = write(prompt, config)[0];
+    for (const bool lookup : {false, true}) {
+      Ids told;
+      GenerationCall call;
+      call.on_token = [&](size_t, int64_t id) {
+        told.push_back(id);
+        return true;
+      };
+      GenerationConfig guessing = config;
+      guessing.prompt_lookup_num_tokens = lookup ? 3 : 0;
+      guessing.assistant_confidence_threshold = 0;
+      if (!lookup) call.assistant = &assistant;
+      const GeneratedTokens answer = write(prompt, guessing, call)[0];
+      EXPECT_EQ(answer.ids, expected.ids) << seed;
+      EXPECT_EQ(answer.reason, expected.reason);
+      EXPECT_EQ(told, expected.ids);
+      if (!config.do_sample && config.repetition_penalty == 1 && !lookup) {
+        EXPECT_GE(answer.guessed + 1, static_cast<int64_t>(std::min<size_t>(expected.ids.size(), 3)));
+      }
+    }
+  }
+  // Several prompts, and a cache of the conversation.
+  GenerationConfig config = chat().config();
+  PromptCache cache;
+  GenerationCall call;
+  call.assistant = &assistant;
+  const std::vector<Ids> prompts = {{kUser, kAssistant}, {kGood}};
+  const auto plain = write(prompts, config), guessed = write(prompts, config, call);
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(plain[i].ids, guessed[i].ids);
+  call.cache = &cache;
+  Ids text = {kUser, kAssistant};
+  write({text}, config, call);
+  text.insert(text.end(), {kHi, kThere, kUser, kGood});
+  EXPECT_EQ(write({text}, config, call)[0].ids, write({text}, config)[0].ids);
+  EXPECT_EQ(cache.tokens(), 8);  // all but the end
+  config.num_beams = 2;
+  call.cache = nullptr;
+  EXPECT_THAT(error_of([&] { write(prompts, config, call); }), HasSubstr("an assistant guesses"));
 }
 
 TEST(Generation, PromptCachesSurviveACancelledCall) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "transmuter/error.h"
+#include "transmuter/graph.h"
 #include "transmuter/text.h"
 
 namespace transmuter {
@@ -303,6 +304,72 @@ TEST(TextTasks, AGraphForAnotherTaskIsRefusedWithWhatItGives) {
               HasSubstr("3 scores a pair"));
 }
 
+// The folder of a task with its graph for `rows` rows of `tokens` tokens alone.
+fs::path fixed(const std::string& name, int64_t rows, int64_t tokens) {
+  const fs::path place = fs::temp_directory_path() / ("transmuter_fixed_" + name);
+  fs::remove_all(place);
+  fs::copy(folder(name), place, fs::copy_options::recursive);
+  const std::string graph = (place / "model.onnx").string();
+  GraphEdit edit = Graph::load(graph).edit();
+  edit.fix_dim("batch", rows).fix_dim("sequence", tokens);
+  edit.commit().save(graph);
+  return place;
+}
+
+TEST(TextTasks, GraphsOfOneSizeSayWhatTheOthersSay) {
+  const std::vector<std::string> texts = {"the quick fox", "", "John Smith lives in New York City, near the river.",
+                                          "a text that is longer than twelve tokens and is cut there, by either"};
+  const TextTaskOptions cut = {.max_length = 12};
+  for (const int64_t rows : {1, 3}) {
+    fs::path place = fixed("classify_multi", rows, 12);
+    const auto labels = TextClassifier::load(place.string())(texts, {.top_k = std::nullopt}),
+               expected_labels = TextClassifier::load(folder("classify_multi"), cut)(texts, {.top_k = std::nullopt});
+    for (size_t i = 0; i < texts.size(); ++i) {
+      for (size_t l = 0; l < labels[i].size(); ++l) {
+        EXPECT_EQ(labels[i][l].label, expected_labels[i][l].label);
+        EXPECT_NEAR(labels[i][l].score, expected_labels[i][l].score, kTolerance);
+      }
+    }
+    fs::remove_all(place);
+    place = fixed("ner_words", rows, 12);
+    const EntityOptions average = {.aggregation = Aggregation::average, .ignore = {}};
+    const auto entities = EntityRecognizer::load(place.string())(texts, average),
+               expected_entities = EntityRecognizer::load(folder("ner_words"), cut)(texts, average);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_EQ(entities[i].size(), expected_entities[i].size());
+      for (size_t e = 0; e < entities[i].size(); ++e) {
+        EXPECT_EQ(entities[i][e].word, expected_entities[i][e].word);
+        EXPECT_NEAR(entities[i][e].score, expected_entities[i][e].score, kTolerance);
+      }
+    }
+    fs::remove_all(place);
+    place = fixed("embed_dense", rows, 12);
+    const Tensor vectors = TextEmbedder::load(place.string())(texts),
+                 expected_vectors = TextEmbedder::load(folder("embed_dense"), cut)(texts);
+    for (int64_t i = 0; i < vectors.size(); ++i)
+      EXPECT_NEAR(vectors.data<float>()[i], expected_vectors.data<float>()[i], kTolerance);
+    fs::remove_all(place);
+    place = fixed("answer", rows, 24);
+    const Answer answer = QuestionAnswerer::load(place.string())("Where?", texts[2])[0],
+                 expected = QuestionAnswerer::load(folder("answer"), {.max_length = 24})("Where?", texts[2])[0];
+    EXPECT_EQ(answer.answer, expected.answer);
+    EXPECT_NEAR(answer.score, expected.score, kTolerance);
+    fs::remove_all(place);
+  }
+  // Nothing to fill up with.
+  const fs::path place = fixed("classify_multi", 1, 12);
+  std::ofstream(place / "tokenizer_config.json") << "{}";
+  std::ofstream(place / "config.json") << "{}";
+  json tokenizer;
+  std::ifstream(place / "tokenizer.json") >> tokenizer;
+  std::string text = tokenizer.dump();
+  for (size_t at = 0; (at = text.find("[PAD]", at)) != std::string::npos;) text.replace(at, 5, "[GAP]");
+  std::ofstream(place / "tokenizer.json") << text;
+  const TextClassifier bare = TextClassifier::load(place.string());
+  EXPECT_THAT(error_of([&] { bare(texts); }), HasSubstr("no \"pad_token\" in"));
+  fs::remove_all(place);
+}
+
 class BrokenFolder : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -324,7 +391,7 @@ TEST_F(BrokenFolder, EachFaultNamesItsFile) {
   write("tokenizer_config.json", R"({"pad_token": "[PAD]"})");
   EXPECT_THAT(error(), HasSubstr("no \"mask_token\" in tokenizer_config.json"));
   write("tokenizer_config.json", R"({"mask_token": "[NONE]"})");
-  EXPECT_THAT(error(), HasSubstr("the mask token \"[NONE]\" is not in the vocabulary"));
+  EXPECT_THAT(error(), HasSubstr("the mask token \"[NONE]\" of tokenizer_config.json is not in the vocabulary"));
   write("tokenizer_config.json", R"({"mask_token": "[MASK]", "padding_side": "up"})");
   EXPECT_THAT(error(), HasSubstr("neither left nor right"));
   write("tokenizer_config.json", "");
