@@ -152,6 +152,7 @@ check "generation" "$python" tests/check_generation.py "$program"
 has_package huggingface_hub "huggingface_hub>=1,<3" ||
   say "no huggingface_hub: the hub's cache is not compared with its own client"
 check "hub" "$python" tests/check_hub.py "$program" "$build/hub" --kills "$([ $mode = fast ] && echo 5 || echo 50)"
+check "the exceptions' proofs" "$python" tests/prove_exceptions.py "$cases/node"
 # round_trip SUITE EVERY : models written anew are the same models
 round_trip() {
   [ -d "$cases/$1" ] || return 0
@@ -188,6 +189,7 @@ if [ $mode != fast ]; then
     check "every dtype that the schemas allow, on $backend" "$python" tests/check_types.py "$program" "$cases/node" \
       "$build/type-cases" --keep --backend "$backend"
   done
+  check "spoiled nodes: one error each" "$python" tests/check_bad_input.py "$program" "$cases/node" "$build/spoiled-cases"
   for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
   conformance "node on cpu, eager" node --backend cpu --eager
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then

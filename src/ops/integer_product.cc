@@ -102,7 +102,13 @@ Value requantize(Builder& b, Value x, Value factor, Value zero_point) {
 
 namespace {
 
+void require_matrices(OpContext& op, size_t i, size_t j) {
+  op.check(op.rank(i) >= 1 && op.rank(j) >= 1, "takes matrices or vectors, not ranks ", op.rank(i), " and ",
+           op.rank(j));
+}
+
 void matmul_integer(OpContext& op) {
+  require_matrices(op, 0, 1);
   Builder& b = op.build();
   op.output(0, integer_matmul(b, op.input(0), zero_point_of(op, 2), op.input(1), zero_point_of(op, 3)));
 }
@@ -117,6 +123,7 @@ Value scale_of(OpContext& op, size_t i) {
 
 // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. Scales as the zero points of integer_matmul.
 void qlinear_matmul(OpContext& op) {
+  require_matrices(op, 0, 3);
   Builder& b = op.build();
   const DType a = op.dtype(0), c = op.dtype(3);
   const auto without_zero = [&](size_t i, bool rows) {

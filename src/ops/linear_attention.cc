@@ -184,6 +184,7 @@ void linear_attention(OpContext& op) {
   require_float(op, 0);
   require_parts(op, rule, 4, 5);
   Builder& b = op.build();
+  op.check(op.rank(0) == 3, "input 0 must have rank 3, has ", op.rank(0));
   const Dim batch = op.shape(0)[0], steps = op.shape(0)[1];
   // [t, b, n, ...]
   const auto unpacked = [&](size_t i, int64_t n) {
@@ -203,6 +204,7 @@ void linear_attention(OpContext& op) {
   }
   if (rule.decays) r.decay = b.exponential(unpacked(4, heads));
   if (rule.retrieves) {
+    op.check(op.rank(5) == 3, "input 5 must have rank 3, has ", op.rank(5));
     const bool shared = heads != 1 && provably_eq(op.shape(5)[2], 1);
     const Value beta = unpacked(5, shared ? 1 : heads);
     r.beta = b.broadcast_in_dim(b.squeeze(beta, {3}), {steps, batch, heads}, {0, 1, 2});
@@ -258,6 +260,17 @@ void gated_delta_net(OpContext& op) {
   require_float(op, 0);
   require_parts(op, rule, 4, 5);
   Builder& b = op.build();
+  const auto check_rank = [&](size_t i, int64_t least, int64_t most) {
+    op.check(op.rank(i) >= least && op.rank(i) <= most, "input ", i, " has rank ", op.rank(i), ", not ", least, " to ",
+             most);
+  };
+  check_rank(0, 2, 4);
+  if (op.has_input(1)) {
+    check_rank(0, 3, 4);
+    for (const size_t i : {1, 2}) check_rank(i, op.rank(0), op.rank(0));
+  }
+  if (op.has_input(6)) check_rank(6, 4, 4);
+  if (op.has_input(3)) check_rank(3, 1, 1);
   const Dims leading(op.shape(0).begin(), op.shape(0).begin() + (op.rank(0) == 4 ? 2 : 1));
   const Dim tokens = product(leading);
   const size_t skip = leading.size();

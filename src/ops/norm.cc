@@ -153,9 +153,11 @@ void lrn(OpContext& op) {
               window.window_dilation.assign(rank, 1);
               window.pad_low.assign(rank, 0);
               window.pad_high.assign(rank, 0);
-              window.window[1] = size;
-              window.pad_low[1] = (size - 1) / 2;
-              window.pad_high[1] = size - 1 - (size - 1) / 2;
+              // A window that reaches beyond all channels holds no more of them.
+              const Dim channels = b.shape(x)[1];
+              window.pad_low[1] = min(Dim((size - 1) / 2), channels);
+              window.pad_high[1] = min(Dim(size - 1 - (size - 1) / 2), channels);
+              window.window[1] = window.pad_low[1] + window.pad_high[1] + 1;
               const Value squares = b.reduce_window(b.multiply(x, x), std::move(window));
               const Value base =
                   b.add(b.multiply(squares, b.like(x, static_cast<double>(alpha) / size)), b.like(x, bias));

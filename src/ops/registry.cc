@@ -23,6 +23,7 @@ void register_contrib_host(Registry&);
 void register_contrib_moves(Registry&);
 void register_contrib_norm(Registry&);
 void register_contrib_pool(Registry&);
+void register_contrib_products(Registry&);
 void register_contrib_signal(Registry&);
 void register_control(Registry&);
 void register_conv(Registry&);
@@ -132,6 +133,7 @@ const Registry& registry() {
     register_contrib_moves(*r);
     register_contrib_norm(*r);
     register_contrib_pool(*r);
+    register_contrib_products(*r);
     register_contrib_signal(*r);
     register_control(*r);
     register_conv(*r);

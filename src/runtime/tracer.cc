@@ -1,6 +1,7 @@
 #include "runtime/tracer.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/dim_table.h"
 #include "base/strings.h"
@@ -281,6 +282,9 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
     build().set_location(where(node));
     trace_->scope->set_origin(where(node));
     op.lower(context);
+  } catch (const std::out_of_range&) {
+    throw Error(ErrorCode::invalid_model,
+                str(node.op_type, ": an input or an attribute holds fewer elements than the operator reads"));
   } catch (const ops::GraphBreak& need) {
     if (need.node != &node) throw;
     Traced& wanted = *inputs[need.input];

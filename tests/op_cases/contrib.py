@@ -284,8 +284,56 @@ def paged_codes(add):
                 atol=1e-5, **MICROSOFT)
 
 
+def products(add):
+    f, r = np.float32, add.rng("contrib products")
+    a, w, c = r.normal(size=(3, 8)).astype(f), r.normal(size=(8, 5)).astype(f), r.normal(size=(3, 5)).astype(f)
+    add.add("GemmFloat8_float", "GemmFloat8", [a, w, c], {"alpha": 0.5, "beta": 2.0, "activation": "RELU"},
+            expected=np.maximum(0.5 * (a @ w) + 2 * c, 0).astype(f), atol=1e-5, **MICROSOFT)
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        x, y = a.astype(dtype), np.ascontiguousarray(w.T).astype(dtype)
+        scales = [np.array([s], f) for s in (0.5, 2.0, 0.25)]
+        exact = (x.astype(f) * f(0.5)) @ (y.astype(f).T * f(2.0))
+        add.add(f"GemmFloat8_{np.dtype(dtype).name}", "GemmFloat8", [x, y, None, *scales], {"transB": 1, "dtype": 10},
+                expected=(exact * f(0.25)).astype(np.float16), **MICROSOFT)
+    bias = r.normal(size=5).astype(f)
+    z = a @ w + bias
+    add.add("GemmFastGelu", "GemmFastGelu", [a, w, bias], atol=1e-5, **MICROSOFT,
+            expected=(0.5 * z * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))).astype(f))
+    for dtype in (np.uint8, np.int8):
+        info = np.iinfo(dtype)
+        x, y = (r.integers(info.min, info.max, size, endpoint=True).astype(dtype) for size in ((2, 3), (3,)))
+        zeros = np.array(3, dtype), np.array(7, dtype)
+        label = np.dtype(dtype).name
+        add.add(f"MulInteger_{label}", "MulInteger", [x, zeros[0], y, zeros[1]],
+                expected=(x.astype(np.int32) - 3) * (y.astype(np.int32) - 7), **MICROSOFT)
+        wide = np.int32 if info.min else np.uint32
+        add.add(f"ReduceSumInteger_{label}", "ReduceSumInteger", [x], {"axes": [1], "keepdims": 0},
+                expected=x.astype(wide).sum(1).astype(wide), **MICROSOFT)
+        add.add(f"ReduceSumInteger_{label}_keep", "ReduceSumInteger", [x], {"axes": [0, -1], "keepdims": 1},
+                expected=x.astype(wide).sum(keepdims=True).astype(wide), **MICROSOFT)
+    nan, inf = np.array([1, np.nan], f), np.array([[np.inf]], f)
+    for name, inputs, attributes, answer in [("yes", [a, bias], {}, True), ("nan", [a, nan], {}, False),
+                                             ("nan_for_inf", [nan], {"isinf_only": 1}, True), ("inf", [a, inf], {}, False),
+                                             ("inf_for_nan", [inf], {"isnan_only": 1}, True)]:
+        add.add("IsAllFinite_" + name, "IsAllFinite", inputs, attributes, expected=np.array(answer), **MICROSOFT)
+    add.add("TorchEmbedding", "TorchEmbedding", [w, np.array([[7, 0], [1, 1]])], expected=w[[[7, 0], [1, 1]]], **MICROSOFT)
+    emb = r.normal(size=(2, 3, 4)).astype(f)
+    heads = [r.normal(size=(2, 5, 3, 4)).astype(np.float16) for _ in range(4)]
+    cos, sin = (g(emb).astype(np.float16)[:, None] for g in (np.cos, np.sin))
+    add.add("GemmaRotaryEmbedding", "GemmaRotaryEmbedding", [emb, *heads], outputs=2,
+            expected=[heads[0] * cos + heads[1] * sin, heads[2] * cos + heads[3] * sin], **MICROSOFT)
+    gate, up = 3 * r.normal(size=(2, 4)).astype(f), 3 * r.normal(size=(2, 4)).astype(f)
+    for name, inputs, limit, alpha, beta in [("plain", [gate, up], 0, 1.0, 0), ("clamped", [gate, up], 2.0, 1.702, 1.0),
+                                             ("halves", [np.concatenate([gate, up], -1)], 0, 1.0, 0)]:
+        g, u = (np.minimum(gate, limit), np.clip(up, -limit, limit)) if limit else (gate, up)
+        add.add("SwiGLU_" + name, "SwiGLU", inputs, {"limit": float(limit), "activation_alpha": alpha,
+                                                     "activation_beta": float(beta)},
+                expected=(g * sigmoid(alpha * g) * (u + beta)).astype(f), **MICROSOFT)
+
+
 def add_cases(add):
     diffusion(add)
+    products(add)
     paged_codes(add)
     signal(add)
     biases(add)

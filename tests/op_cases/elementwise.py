@@ -126,7 +126,31 @@ def casts(add):
     add.add("Cast_to_string", "Cast", [np.array([1, -2, 300], np.int64)], {"to": T.STRING}, by="onnxruntime")
 
 
+def divisions(add):
+    """Of integers: x / 0 has all bits set, x mod 0 is x, and the least number divided by -1 stays; on every backend."""
+    for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64):
+        info, label = np.iinfo(dtype), np.dtype(dtype).name
+        edges = [info.min, info.min + 1, 0, 1, 7, info.max - 1, info.max] + ([-1, -7] if info.min else [])
+        x, y = (v.reshape(-1).astype(dtype) for v in np.meshgrid(np.array(edges, dtype), np.array([0, 1, 3, info.max] + (
+            [-1, -3, info.min] if info.min else []), dtype)))
+        quotient, remainder, floor_mod = (np.empty_like(x) for _ in range(3))
+        for i, (a, b) in enumerate(zip(map(int, x), map(int, y))):
+            q = -1 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+            r = a if b == 0 else a - q * b
+            m = a if b == 0 else a % b
+            for to, v in ((quotient, q), (remainder, r), (floor_mod, m)):
+                to[i] = np.array(v % 2**64, np.uint64).astype(dtype)
+        add.add(f"Div_edges_{label}", "Div", [x, y], expected=quotient)
+        add.add(f"Div_edges_{label}_constant", "Div", [x, y], expected=quotient, constants=[1])
+        add.add(f"Div_by_0_{label}", "Div", [x, np.array(0, dtype)], expected=np.full_like(x, info.max if not info.min else -1),
+                constants=[1])
+        add.add(f"Mod_edges_{label}", "Mod", [x, y], expected=floor_mod)
+        add.add(f"Mod_edges_{label}_fmod", "Mod", [x, y], {"fmod": 1}, expected=remainder)
+        add.add(f"Mod_by_0_{label}", "Mod", [x, np.array(0, dtype)], expected=x, constants=[1])
+
+
 def add_cases(add):
+    divisions(add)
     unary(add)
     binary(add)
     casts(add)
