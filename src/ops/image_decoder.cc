@@ -1,6 +1,7 @@
 // ImageDecoder: u8 [bytes of a file] -> u8 [height, width, channels], channels 3 (RGB, BGR) or 1 (Grayscale, by the
-// weights of ITU-R 601). What cannot be decoded gives an empty picture, [0, 0, channels], as the operator's text says
-// (ONNX's reference fails there). A grey picture asked for as RGB has three equal channels.
+// weights of ITU-R 601). What is no picture is an error, as it is for ONNX's reference and ONNX Runtime: the operator's
+// text says an empty tensor, with which a model would go on in silence. A grey picture asked for as RGB has three equal
+// channels.
 #include <string_view>
 
 #include "image/decode.h"
@@ -45,8 +46,10 @@ std::vector<Value> decode(const onnx::Node& node, std::vector<Value> inputs) {
     invalid(node, "pixel_format ", format, " is not RGB, BGR or Grayscale");
   const std::vector<uint8_t> bytes = file.aligned().to_vector<uint8_t>();
   const std::optional<image::Image> image = image::decode(bytes);
+  if (!image)
+    throw Error(ErrorCode::invalid_input,
+                str("ImageDecoder: the ", bytes.size(), " bytes are no picture of a known format, or a damaged one"));
   const int64_t channels = format == "Grayscale" ? 1 : 3;
-  if (!image) return {Tensor(DType::u8, {0, 0, channels})};
   return {Tensor(in_format(*image, format), {image->height, image->width, channels})};
 }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "onnx/tensor_proto.h"
 #include "ops/host_node.h"
 #include "ops/registry.h"
 
@@ -26,15 +27,26 @@ int64_t integer(std::string_view text) {
   return value;
 }
 
-const SchemaRow* find_row(const onnx::Node& node) {
+const SchemaRow* find_row(std::span<const SchemaRow> rows, const onnx::Node& node) {
   const auto key = [](const SchemaRow& row) {
     return std::pair<std::string_view, std::string_view>(row.domain, row.name);
   };
   const std::pair<std::string_view, std::string_view> wanted(node.domain, node.op_type);
-  const SchemaRow* end = kSchemas + kSchemaCount;
-  const SchemaRow* row =
-      std::lower_bound(kSchemas, end, wanted, [&](const SchemaRow& r, const auto& w) { return key(r) < w; });
-  return row != end && key(*row) == wanted ? row : nullptr;
+  const auto row =
+      std::lower_bound(rows.begin(), rows.end(), wanted, [&](const SchemaRow& r, const auto& w) { return key(r) < w; });
+  return row != rows.end() && key(*row) == wanted ? &*row : nullptr;
+}
+
+// What stands in a row for an opset, and since when; empty before the first.
+std::pair<int64_t, std::string_view> piece_for(std::string_view text, int64_t opset) {
+  std::pair<int64_t, std::string_view> chosen;
+  while (!text.empty()) {
+    std::string_view piece = next(text, ';');
+    const int64_t version = integer(next(piece, ':'));
+    if (version > opset) break;
+    chosen = {version, piece};
+  }
+  return chosen;
 }
 
 char letter(Kind kind) {
@@ -149,18 +161,10 @@ void check_attributes(const onnx::Node& node, std::string_view list) {
 }  // namespace
 
 void check_schema(const onnx::Node& node) {
-  const SchemaRow* row = find_row(node);
+  const SchemaRow* row = find_row({kSchemas, kSchemaCount}, node);
   if (!row) return;
-  std::string_view text = row->versions, chosen;
-  int64_t since = 0;
-  const int64_t first = integer(text);
-  while (!text.empty()) {
-    std::string_view piece = next(text, ';');
-    const int64_t version = integer(next(piece, ':'));
-    if (version > node.version) break;
-    since = version;
-    chosen = piece;
-  }
+  const int64_t first = integer(row->versions);
+  auto [since, chosen] = piece_for(row->versions, node.version);
   if (chosen.empty()) {
     const Operator* op = registry().find(node.domain, node.op_type);
     if (op && !op->versions.empty() && op->versions.front() <= node.version) return;
@@ -171,6 +175,20 @@ void check_schema(const onnx::Node& node) {
   check_inputs(node, next(arity, '/'));
   check_outputs(node, arity);
   check_attributes(node, chosen);
+}
+
+void check_types(const onnx::Node& node, std::span<const DType> inputs) {
+  const SchemaRow* row = find_row({kSchemaTypes, kSchemaTypesCount}, node);
+  if (!row) return;
+  std::string_view sets = piece_for(row->versions, node.version).second;
+  if (sets == "-") return;
+  uint32_t set = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!sets.empty()) set = kTypeSets[integer(next(sets, ' '))];
+    if (inputs[i] == DType::invalid || set == 0) continue;
+    if ((set >> onnx::number_of_dtype(inputs[i]) & 1u) == 0)
+      invalid(node, "input ", i, " cannot be ", name(inputs[i]), " in opset ", node.version);
+  }
 }
 
 }  // namespace transmuter::ops

@@ -2,6 +2,7 @@
 
 #include "base/strings.h"
 #include "ops/registry.h"
+#include "ops/schema.h"
 #include "runtime/string_ranks.h"
 
 namespace transmuter::runtime {
@@ -65,6 +66,9 @@ std::vector<Value> NodeRunner::run(std::vector<Value> inputs, const RunContext& 
     if (constants_[i]) inputs[i] = constants_[i];
   const ops::Operator* op = ops::registry().find(node_.domain, node_.op_type);
   if (!op) throw Error(ErrorCode::unsupported, str("operator ", node_.op_type, " is not implemented"));
+  std::vector<DType> dtypes;
+  for (const Value& input : inputs) dtypes.push_back(input.is_tensor() ? input.tensor.dtype() : DType::invalid);
+  ops::check_types(node_, dtypes);
   if (op->host) return op->host(node_, std::move(inputs));
   if (!moves_strings(node_, inputs)) return run_lowered(inputs, context);
   return run_on_ranks(node_, inputs, [&](const std::vector<Value>& ranks) { return run_lowered(ranks, context); });

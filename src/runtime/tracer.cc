@@ -5,6 +5,7 @@
 
 #include "base/dim_table.h"
 #include "base/strings.h"
+#include "ops/schema.h"
 #include "runtime/control_flow.h"
 #include "runtime/input_values.h"
 #include "runtime/reads.h"
@@ -275,8 +276,21 @@ void Tracer::lower(const onnx::Node& node, const ops::Operator& op, const std::v
   in_use_.resize(in_use);
 }
 
+namespace {
+
+// Of what stands for one tensor.
+DType tensor_dtype(const TracedPtr& traced) {
+  return traced && !traced->is_sequence && !traced->is_optional && !traced->opaque ? traced->type.dtype
+                                                                                   : DType::invalid;
+}
+
+}  // namespace
+
 // False: a segment was ended for what the operator asked; now it may be lowered.
 bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const std::vector<TracedPtr>& inputs) {
+  std::vector<DType> dtypes;
+  for (const TracedPtr& input : inputs) dtypes.push_back(tensor_dtype(input));
+  ops::check_types(node, dtypes);
   ops::OpContext context(*this, node, inputs);
   try {
     build().set_location(where(node));

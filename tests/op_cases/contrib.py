@@ -331,8 +331,19 @@ def products(add):
                 expected=(g * sigmoid(alpha * g) * (u + beta)).astype(f), **MICROSOFT)
 
 
+def caches_with_room(add):
+    for past, new, extra in [(2, 3, {}), (0, 3, {"unidirectional": 1}), (3, 1, {"unidirectional": 1})]:
+        name = f"MultiHeadAttention_room_{past}_{new}"
+        r = add.rng(name)
+        q, k, v = (r.normal(size=(1, new, 8)).astype(np.float32) for _ in range(3))
+        caches = [r.normal(size=(1, 2, 6, 4)).astype(np.float32) for _ in range(2)]
+        add.add(name, "MultiHeadAttention", [q, k, v, None, None, None, *caches, np.array([past], np.int32)],
+                {"num_heads": 2, **extra}, outputs=3, by="onnxruntime", **MICROSOFT)
+
+
 def add_cases(add):
     diffusion(add)
+    caches_with_room(add)
     products(add)
     paged_codes(add)
     signal(add)

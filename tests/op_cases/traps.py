@@ -95,10 +95,9 @@ def add_cases(add):
     add.add("trap_one_hot_float_index", "OneHot", [np.array([1.9], F), i64(3), np.array([0, 1], F)],
             expected=np.array([[0, 1, 0]], F), **HAND)
     add.add("trap_nonzero_of_0d", "NonZero", [np.array(3, F)], expected=np.zeros((0, 1), np.int64), **HAND)
-    for format, channels in (("RGB", 3), ("Grayscale", 1)):
-        add.add(f"trap_image_garbage_{format}", "ImageDecoder", [np.arange(40, dtype=np.uint8)], {"pixel_format": format}, version=20,
-                expected=np.zeros((0, 0, channels), np.uint8), **HAND)
-    add.add("trap_image_empty", "ImageDecoder", [np.zeros(0, np.uint8)], version=20, expected=np.zeros((0, 0, 3), np.uint8), **HAND)
+    # The operator's text says an empty picture, with which a model would go on in silence.
+    for label, file in (("garbage", np.arange(40, dtype=np.uint8)), ("empty", np.zeros(0, np.uint8))):
+        add.refused(f"trap_image_{label}", "ImageDecoder", [file], version=20, must_mention=["ImageDecoder"])
     add.add("trap_lrn_wider_than_all", "LRN", [np.array([1, 2], F).reshape(1, 2, 1)], {"size": 2**40, "alpha": 2.0**40, "beta": 1.0,
                                                                                    "bias": 1.0},
             expected=np.array([1 / 6, 2 / 6], F).reshape(1, 2, 1), **HAND)
