@@ -28,7 +28,7 @@ from check_types import element_types, templates  # noqa: E402
 TEMPLATES = 1
 FAR = [-(2**62), -7, -1, 0, 7, 2**31, 2**62]
 MEMORY = 12_000_000  # KiB
-TOO_LARGE = ("there is not enough memory for this run", "are more than can be addressed")
+TOO_LARGE = ("there is not enough memory for this run", "are more than can be addressed", "no memory for")
 RAN = "must fail with a clear error, but ran"  # as many a spoiled node rightly does
 
 

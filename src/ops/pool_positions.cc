@@ -91,6 +91,7 @@ void max_unpool(OpContext& op) {
   const Dims input = spatial_extents(b.shape(x));
   const size_t n = input.size();
   op.check(kernel.size() == n, "kernel_shape has ", kernel.size(), " entries for ", n, " spatial axes");
+  for (const int64_t extent : kernel) op.check(extent > 0, "kernel_shape must be positive, holds ", extent);
   const std::vector<int64_t> strides = axis_attribute(op, "strides", n, 1, 1);
   const std::vector<int64_t> pads = axis_attribute(op, "pads", 2 * n, 0, 0);
   Dims shape = b.shape(x);

@@ -338,11 +338,27 @@ bool Tracer::lower_once(const onnx::Node& node, const ops::Operator& op, const s
   return true;
 }
 
+namespace {
+
+// A result that no memory could hold is said here, where the node is known.
+void check_countable(const onnx::Node& node, const ir::Type& type) {
+  int64_t bytes = 16;
+  for (const Dim& extent : type.shape) {
+    if (extent.hint() <= 0) return;
+    if (__builtin_mul_overflow(bytes, extent.hint(), &bytes))
+      throw Error(ErrorCode::limit,
+                  str(node.op_type, ": a result of shape ", hints(type.shape), " has too many elements"));
+  }
+}
+
+}  // namespace
+
 void Tracer::take_outputs(const onnx::Node& node, std::vector<TracedPtr>& outputs) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     TracedPtr& traced = outputs[i];
     if (!traced) refuse_output(node, i);
+    check_countable(node, traced->type);
     place(*traced, segment_);
     if (traced->name.empty()) traced->name = node.outputs[i];
     if (options_.engine->describe && !traced->value && traced->known) describe_known(*traced);
