@@ -132,7 +132,12 @@ TEST(Events, PlansBoundUnheardAreDescribedToWhoComesLater) {
 
 TEST(Events, RefusalsOfKernelsAreNotes) {
   const Recorder recorder(kinds({Kind::note}));
-  on_cpu(load(encoder().parts)).trace(encoder_inputs(2, 5));
+  constexpr int32_t kDouble = 11;  // for which the engine has no product of its own
+  const GraphParts parts{.nodes = {node("MatMul", {"a", "b"}, {"c"})},
+                         .inputs = {shaped("a", kDouble, {2, 3}), shaped("b", kDouble, {3, 2})},
+                         .outputs = {value("c", kDouble)}};
+  const Tensor a = counting({2, 3}).cast(DType::f64), b = counting({3, 2}).cast(DType::f64);
+  on_cpu(load(parts))({{"a", a}, {"b", b}});
   ASSERT_GT(recorder.count(Kind::note), 0);
   for (const Got& note : recorder.all())
     for (const char* key : {"op", "kernel", "reason"}) EXPECT_NE(note.attributes.at(key), "");

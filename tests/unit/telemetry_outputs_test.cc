@@ -100,7 +100,7 @@ TEST(TraceFile, IsWhatPerfettoReads) {
   EXPECT_EQ(categories["load"], 2);
   EXPECT_EQ(categories["trace"], 3);
   EXPECT_GT(categories["step"], 6 * 3);
-  for (const char* category : {"compile", "bind", "segment", "graph_break", "stage", "hit", "miss", "memory", "note"})
+  for (const char* category : {"compile", "bind", "segment", "graph_break", "stage", "hit", "miss", "memory"})
     EXPECT_GT(categories[category], 0) << category;
 }
 
