@@ -126,4 +126,15 @@ def search_fused(program, model, feeds, arguments, tolerance, outputs):
             found, high = Place(position, node, value, here), middle - 1
         else:
             low = middle + 1
-    return found
+    # Not all that stands later depends on it, so from there back along what differs.
+    given_as = {value: output for output, (_, _, value) in values.items()}
+    while found:
+        for name in (given_as[n] for n in found.node.input if n in given_as):
+            here = look(name)
+            if here:
+                position, node, value = values[name]
+                found = Place(position, node, value, here)
+                break
+        else:
+            return found
+    return None
