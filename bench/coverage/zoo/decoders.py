@@ -83,7 +83,7 @@ def gpt2_layer(g, x, mask, past, index, heads=HEADS):
 
 
 @architecture("gpt2_past", *(step(b, n, p, kv=HEADS) for b, n, p in ((1, 5, 0), (1, 1, 5), (2, 2, 3))),
-              variants=("f16", "dynamic_u8"), what="learned positions, one product for q, k and v")
+              variants=("f16", "q8"), what="learned positions, one product for q, k and v")
 def gpt2(name):
     g = Graph(name, opset=17)
     ids = g.input("input_ids", ["batch_size", "sequence_length"], np.int64)
@@ -167,5 +167,5 @@ def seq2seq_merged(name):
     x = layer_norm_op(g, x, HIDDEN, "final_norm", 1e-5)
     g.output(linear(g, x, HIDDEN, VOCAB, "lm_head", bias=False), "logits", ["batch_size", "sequence_length", VOCAB])
     for value, label in ((own_k, "decoder.key"), (own_v, "decoder.value"), (other_k, "encoder.key"), (other_v, "encoder.value")):
-        g.output(value, f"present.0.{label}", ["batch_size", HEADS, "length", width])
+        g.output(value, f"present.0.{label}", ["batch_size", HEADS, f"{label.split('.')[0]}_present", width])
     return g
