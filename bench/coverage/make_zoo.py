@@ -9,6 +9,7 @@ bytes are exact.  Seeds are fixed; the archive's bytes depend on the builders an
 """
 import argparse
 import io
+import json
 import lzma
 import pathlib
 import sys
@@ -21,8 +22,10 @@ import onnx
 from onnx import numpy_helper
 
 import zoo
+from lib.cases import write_value
 from lib.precision import precision
 from lib.record import Inexact, check_exact, record
+from zoo.refused import REFUSED
 from zoo.variants import VARIANTS
 
 ARCHIVE = pathlib.Path(__file__).resolve().parents[2] / "tests/data/zoo.tar.xz"
@@ -65,6 +68,21 @@ def cases(names):
             yield f"{name}_{variant}", make(model, [{k: v for k, v in s.items() if k in given} for s in sets]), sets, entry, tolerance
 
 
+def refused(folder):
+    """The models that must fail: how many."""
+    for name, (model, feeds, mention) in REFUSED.items():
+        case = folder / f"refused_{name}"
+        data = case / "test_data_set_0"
+        data.mkdir(parents=True)
+        onnx.save(model, str(case / "model.onnx"))
+        for i, (key, value) in enumerate(feeds.items()):
+            write_value(data / f"input_{i}.pb", key, value)
+        meta = {"expect": "error", "stage": "run", "must_mention": mention, "reference": "specification",
+                "architecture": "bad mixes", "exporter": "by hand"}
+        (case / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+    return len(REFUSED)
+
+
 def pack(folder, archive):
     """The folder as .tar.xz whose bytes depend on the contents alone."""
     data = io.BytesIO()
@@ -78,7 +96,7 @@ def pack(folder, archive):
             content = path.read_bytes()
             member.size, member.mode = len(content), 0o644
             tar.addfile(member, io.BytesIO(content))
-    archive.write_bytes(lzma.compress(data.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+    archive.write_bytes(lzma.compress(data.getvalue(), preset=9))
 
 
 def main():
@@ -102,6 +120,8 @@ def main():
                           exporter="bench/coverage/zoo", precision_label=precision(model), what=entry.get("what", ""))
             count += 1
             print(f"{meta['precision_label']}, {len(model.graph.node)} nodes, atol {meta['atol']}", flush=True)
+        if not options.names:
+            count += refused(folder)
         if not options.folder:
             pack(folder, ARCHIVE)
             print(f"{count} cases, {ARCHIVE.stat().st_size / 1e6:.1f} MB")

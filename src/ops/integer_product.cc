@@ -39,8 +39,10 @@ Value subtract_from(Builder& b, Value from, Value x) { return b.subtract(from, b
 
 }  // namespace
 
-Value zero_point_of(OpContext& op, size_t i) {
+Value zero_point_of(OpContext& op, size_t i, size_t of) {
   if (!op.has_input(i)) return {};
+  op.check(op.dtype(i) == op.dtype(of), "the zero point (input ", i, ") must have the dtype of input ", of, ", ",
+           name(op.dtype(of)), ", is ", name(op.dtype(i)));
   if (const Tensor* constant = op.constant(i); constant && all_zero(*constant)) return {};
   return op.build().convert(op.input(i), DType::i32);
 }
@@ -110,11 +112,11 @@ void require_matrices(OpContext& op, size_t i, size_t j) {
 void matmul_integer(OpContext& op) {
   require_matrices(op, 0, 1);
   Builder& b = op.build();
-  op.output(0, integer_matmul(b, op.input(0), zero_point_of(op, 2), op.input(1), zero_point_of(op, 3)));
+  op.output(0, integer_matmul(b, op.input(0), zero_point_of(op, 2, 0), op.input(1), zero_point_of(op, 3, 1)));
 }
 
 void conv_integer(OpContext& op) {
-  op.output(0, integer_convolve(op, op.input(0), zero_point_of(op, 2), op.input(1), zero_point_of(op, 3)));
+  op.output(0, integer_convolve(op, op.input(0), zero_point_of(op, 2, 0), op.input(1), zero_point_of(op, 3, 1)));
 }
 
 Value scale_of(OpContext& op, size_t i) {
@@ -130,9 +132,10 @@ void qlinear_matmul(OpContext& op) {
     const Value x = b.convert(op.input(i), DType::f32);
     return subtract_from(b, x, b.convert(against(b, op.input(i + 2), rows), DType::f32));
   };
-  const Value product = is_integer(a) && is_integer(c)
-                            ? integer_matmul(b, op.input(0), zero_point_of(op, 2), op.input(3), zero_point_of(op, 5))
-                            : matmul(b, without_zero(0, true), without_zero(3, false), DType::f32);
+  const Value product =
+      is_integer(a) && is_integer(c)
+          ? integer_matmul(b, op.input(0), zero_point_of(op, 2, 0), op.input(3), zero_point_of(op, 5, 3))
+          : matmul(b, without_zero(0, true), without_zero(3, false), DType::f32);
   Value factor = multiply(b, against(b, scale_of(op, 1), true), against(b, scale_of(op, 4), false));
   const Value y_scale = against(b, scale_of(op, 6), true);
   const auto [wide_factor, wide_scale] = b.numpy_broadcast(factor, y_scale);
@@ -142,8 +145,15 @@ void qlinear_matmul(OpContext& op) {
 // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (int32, of scale x_scale * w_scale).
 void qlinear_conv(OpContext& op, bool last) {
   Builder& b = op.build();
+  for (const size_t i : {4, 5}) {
+    const Dim count = product(op.shape(i));
+    if (!provably_eq(count, 1))
+      require_eq(count, op.shape(3)[0], str("QLinearConv: scales or zero points (input ", i, ") and output channels"));
+  }
+  if (op.has_input(8))
+    op.check(op.dtype(8) == DType::i32, "the bias must be int32 (of the product's scale), is ", name(op.dtype(8)));
   const Value x = last ? channels_second(b, op.input(0)) : op.input(0);
-  Value y = integer_convolve(op, x, zero_point_of(op, 2), op.input(3), zero_point_of(op, 5));
+  Value y = integer_convolve(op, x, zero_point_of(op, 2, 0), op.input(3), zero_point_of(op, 5, 3));
   if (op.has_input(8)) y = add_channels(b, y, op.input(8));
   const Value product = multiply(b, scale_of(op, 1), scale_of(op, 4));
   const Value factor = b.divide(product, b.broadcast_to(scale_of(op, 6), b.shape(product)));

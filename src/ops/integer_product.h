@@ -5,8 +5,8 @@
 
 namespace transmuter::ops {
 
-// Zero point input i as int32; invalid when absent or a constant of zeros.
-ir::Value zero_point_of(OpContext& op, size_t i);
+// Zero point input i, of input `of` and so of its dtype, as int32; invalid when absent or a constant of zeros.
+ir::Value zero_point_of(OpContext& op, size_t i, size_t of);
 
 // matmul(a - a_zero, b - b_zero). The zero points (int32, invalid: 0) are 0-d, a vector of one a row (a) or column (b),
 // or of the operand's rank with 1 for the inner extent. The product itself takes the eight-bit operands; sums of rows

@@ -83,6 +83,12 @@ Value times_transpose(Builder& b, Value a, Value w) {
   return b.dot_general(a, w, std::move(dot));
 }
 
+void check_scales(OpContext& op, int64_t count) {
+  op.check(op.has_input(2), "the scales (input 2) are missing");
+  op.check(is_float(op.dtype(2)), "the scales (input 2) must be floats, are ", name(op.dtype(2)));
+  require_eq(product(op.shape(2)), count, str(op.node().op_type, ": scales (input 2) and blocks"));
+}
+
 void matmul_nbits(OpContext& op) {
   const int64_t k = op.attribute_int("K"), n = op.attribute_int("N"), block = op.attribute_int("block_size");
   const int64_t bits = op.attribute_int("bits", 4);
@@ -97,6 +103,7 @@ void matmul_nbits(OpContext& op) {
   const int64_t blocks = (k - 1) / block + 1;
   Value weight = unpack_bits(op, 1, bits, {n, blocks * block});
   if (blocks * block != k) weight = b.slice_axis(weight, 1, 0, k);
+  check_scales(op, n * blocks);
   const Value scales = b.reshape(op.input(2), {n, blocks});
   Value zeros;
   if (op.has_input(3)) {
@@ -164,6 +171,7 @@ void matmul_bnb4(OpContext& op) {
   require_float(op, 0);
   Builder& b = op.build();
   const int64_t count = n * k, bytes = (count + 1) / 2, blocks = (count - 1) / block + 1;
+  check_scales(op, blocks);
   const Value packed = b.reshape(op.input(1), {bytes, 1});
   const auto word = [&](int64_t value) { return b.broadcast_to(b.integer(DType::u8, value), b.shape(packed)); };
   const Value high = b.shift_right_logical(packed, word(4)), low = b.logical_and(packed, word(15));

@@ -58,7 +58,8 @@ void layer_norm(OpContext& op) {
   n.axis = op.axis(op.attribute_int("axis", -1), op.rank(0));
   n.epsilon = op.attribute_float("epsilon", 1e-5F);
   op.ignore_attributes({"stash_type"});  // statistics are taken in f32, or f64 for f64
-  require_float(op, 0);
+  for (size_t i = 0; i < 3; ++i)
+    if (op.has_input(i)) require_float(op, i);
   const size_t first_statistic = 1, last_statistic = centred ? 2 : 1;
   n.statistics = op.wants_output(first_statistic) || op.wants_output(last_statistic);
   const Value bias = op.has_input(2) ? op.input(2) : Value();

@@ -41,6 +41,10 @@ Parameters read_parameters(OpContext& op) {
     op.check(block > 0, "a scale of rank ", b.rank(p.scale), " needs a block_size");
   }
   if (op.has_input(2)) {
+    const DType dtype = op.dtype(2);
+    op.check(is_integer(dtype) || (is_float(dtype) && bit_width(dtype) <= 8),
+             "the zero point must be an integer or a float of 8 bits or less, is ", name(dtype));
+    require_eq(product(op.shape(2)), product(b.shape(p.scale)), str(op.node().op_type, ": zero points and scales"));
     p.zero_point = b.reshape(op.input(2), b.shape(p.scale));
     p.attributes.has_zero_point = true;
   }

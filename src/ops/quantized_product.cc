@@ -36,7 +36,7 @@ Value as_float(OpContext& op, Value product, Value scale, size_t bias) {
 void matmul_integer_to_float(OpContext& op) {
   Builder& b = op.build();
   const DType dtype = op.dtype(2);
-  const Value product = integer_matmul(b, op.input(0), zero_point_of(op, 4), op.input(1), zero_point_of(op, 5));
+  const Value product = integer_matmul(b, op.input(0), zero_point_of(op, 4, 0), op.input(1), zero_point_of(op, 5, 1));
   const Value scale = scales_multiplied(b, scale_of(op, 2), scale_of(op, 3));
   op.output(0, b.convert(as_float(op, product, scale, 6), dtype));
 }
@@ -45,7 +45,8 @@ void matmul_integer_to_float(OpContext& op) {
 void dynamic_quantize_matmul(OpContext& op) {
   Builder& b = op.build();
   const DynamicallyQuantized a = quantize_dynamically(b, op.input(0), DType::u8);
-  const Value product = integer_matmul(b, a.y, b.convert(a.zero_point, DType::i32), op.input(1), zero_point_of(op, 3));
+  const Value product =
+      integer_matmul(b, a.y, b.convert(a.zero_point, DType::i32), op.input(1), zero_point_of(op, 3, 1));
   op.output(0, as_float(op, product, scales_multiplied(b, a.scale, scale_of(op, 2)), 4));
 }
 
@@ -58,7 +59,7 @@ void qgemm(OpContext& op) {
   Builder& b = op.build();
   const Value a = trans_a ? swap_last_axes(b, op.input(0)) : op.input(0);
   const Value c = trans_b ? swap_last_axes(b, op.input(3)) : op.input(3);
-  Value y = integer_matmul(b, a, zero_point_of(op, 2), c, zero_point_of(op, 5));
+  Value y = integer_matmul(b, a, zero_point_of(op, 2, 0), c, zero_point_of(op, 5, 3));
   if (op.has_input(6)) y = b.add(y, b.broadcast_to(op.input(6), b.shape(y)));
   Value scale = scales_multiplied(b, scale_of(op, 1), scale_of(op, 4));
   if (alpha != 1.0F) scale = b.multiply(scale, b.like(scale, alpha));
@@ -80,7 +81,7 @@ void qattention(OpContext& op) {
   if (op.attribute_int("do_rotary", 0) != 0) op.unsupported("do_rotary");
   if (op.attribute_int("past_present_share_buffer", 0) != 0) op.unsupported("past_present_share_buffer");
   Builder& b = op.build();
-  const Value product = integer_matmul(b, op.input(0), zero_point_of(op, 6), op.input(1), zero_point_of(op, 7));
+  const Value product = integer_matmul(b, op.input(0), zero_point_of(op, 6, 0), op.input(1), zero_point_of(op, 7, 1));
   const Value scale = scales_multiplied(b, scale_of(op, 3), scale_of(op, 4));
   finish_attention(op, project_heads(op, as_float(op, product, scale, 2), heads), 5, 8, 9);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/weight_store.h"
+#include "base/hash.h"
 #include "base/strings.h"
 #include "ir/evaluate.h"
 #include "ir/passes/inline_composites.h"
@@ -15,21 +16,6 @@
 
 namespace transmuter::runtime {
 namespace {
-
-uint64_t hash_of(const std::byte* bytes, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&](uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  };
-  size_t i = 0;
-  for (uint64_t word; i + sizeof word <= count; i += sizeof word) {
-    std::memcpy(&word, bytes + i, sizeof word);
-    mix(word);
-  }
-  for (; i < count; ++i) mix(static_cast<uint64_t>(bytes[i]));
-  return hash;
-}
 
 // What one trace prepared serves the others, and other compiled models of the model: the same bytes lie in one place,
 // and so does what a backend makes of them.

@@ -3,11 +3,14 @@
 
     check_coverage.py PROGRAM FOLDER        FOLDER: for what the tests write; last line "N passed, N failed"
 """
+import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import threading
 import unittest
 
 import numpy as np
@@ -205,6 +208,73 @@ class Trace(unittest.TestCase):
         index = json.loads((out / "index.json").read_text())
         self.assertEqual([e["value"] for e in index], ["a", "c", "d", "y"])
         np.testing.assert_allclose(np.load(out / index[3]["file"]), np.tanh(np.load(out / index[1]["file"])) ** 2, 1e-5)
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        files = [{"rfilename": "onnx/model.onnx"}, {"rfilename": "onnx/model_q4f16.onnx"}, {"rfilename": "README.md"}]
+        body = json.dumps([{"id": "someone/bert", "downloads": 7, "config": {"model_type": "bert"}, "siblings": files}])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+
+def script(name, *words, text=None, **environment):
+    return subprocess.run([sys.executable, str(HERE / name), *map(str, words)], input=text, capture_output=True, text=True,
+                          env={**os.environ, **environment})
+
+
+class Lists(unittest.TestCase):
+    def test_hub_and_cases_are_listed(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = script("list_models.py", "--hub", HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        server.server_close()
+        found = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([(m["architecture"], m["precision"]) for m in found], [("bert", "f32"), ("bert", "q4f16")])
+        write_case("listed", *chain(TensorProto.FLOAT16))
+        found = json.loads(script("list_models.py", "--cases", FOLDER / "listed").stdout)
+        self.assertEqual((found["precision"], found["operators"]), ("f16", ["Add", "MatMul", "Mul", "Tanh"]))
+
+    def test_a_hub_out_of_reach_is_no_failure(self):
+        result = script("list_models.py", "--hub", HF_ENDPOINT="http://127.0.0.1:9")
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+        self.assertIn("cannot be reached", result.stderr)
+
+    def test_selection_shows_every_kind_once(self):
+        models = [{"name": n, "architecture": a, "precision": p, "exporter": "e", "bytes": size, "operators": []}
+                  for n, a, p, size in (("big", "bert", "f32", 9e6), ("small", "bert", "f32", 1e5), ("half", "bert", "f16", 1e5),
+                                        ("huge", "vit", "f32", 9e7))]
+        result = script("select_models.py", "--megabytes", 30, text="\n".join(map(json.dumps, models)))
+        self.assertEqual([json.loads(line)["name"] for line in result.stdout.splitlines()], ["small", "half"])
+
+
+class Record(unittest.TestCase):
+    def test_records_what_transmuter_then_passes(self):
+        model = write_case("to_record", *chain()) / "model.onnx"
+        result = script("record_references.py", model, FOLDER / "recorded", "--dims", "n=2", "--dims", "n=7")
+        if "no VNNI" in result.stderr:
+            self.skipTest("this processor's ONNX Runtime saturates")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(subprocess.run([str(PROGRAM), "test", str(FOLDER / "recorded")], capture_output=True).returncode, 0)
+
+    def test_the_matrix_of_what_was_recorded(self):
+        suite = FOLDER / "suite"
+        suite.mkdir(exist_ok=True)
+        if not (FOLDER / "recorded").exists():
+            self.skipTest("nothing was recorded")
+        shutil.rmtree(suite / "one", ignore_errors=True)
+        shutil.copytree(FOLDER / "recorded", suite / "one")
+        results = FOLDER / "results.json"
+        result = script("run_cases.py", PROGRAM, suite, "-o", results, "--backends", "cpu", "reference")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        text = script("print_matrix.py", results).stdout
+        self.assertIn("| suite | 1 | 1 | 1 |", text)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ def qwen_optimum(name):
     return shapes.optimum_decoder(name, BIASED, "fp")
 
 
-@architecture("llama_optimum_f16", *(step(b, n, p, dtype=np.float16) for b, n, p in ((1, 6, 0), (1, 1, 6), (2, 2, 4))),
+@architecture("llama_halves", *(step(b, n, p, dtype=np.float16) for b, n, p in ((1, 6, 0), (1, 1, 6), (2, 2, 4))),
               tolerance=(2e-2, 1e-2), what="exported in halves: norms in f32, caches f16")
-def llama_optimum_f16(name):
+def llama_halves(name):
     return shapes.optimum_decoder(name, SHAPE, "fp", np.float16)
 
 

@@ -72,9 +72,44 @@ def diffusion(batch, side, length):
     return make
 
 
-@architecture("diffusion_unet", diffusion(1, 8, 5), diffusion(2, 16, 7), what="denoising: time embedding, cross attention, skips")
-def unet(name):
-    return shapes.unet_small(name, base=32, context=24, heads=4)
+@architecture("diffusion_unet", diffusion(1, 8, 5), diffusion(2, 16, 7), variants=("f16",),
+              what="denoising: time embedding, cross attention, skips")
+def unet(name, wide=32, context=24, heads=4):
+    g = Graph(name, opset=14)
+    x = g.input("sample", ["batch_size", 4, "height", "width"])
+    step = g.input("timestep", ["batch_size"], np.int64)
+    states = g.input("encoder_hidden_states", ["batch_size", "sequence_length", context])
+    freq = np.exp(-np.log(10000) * np.arange(8) / 8).astype(np.float32)[None]
+    angles = g.op("Mul", g.cast(g.unsqueeze(step, 1), np.float32), g.constant(freq, np.float32))
+    time = silu(g, linear(g, g.op("Concat", g.op("Cos", angles), g.op("Sin", angles), axis=-1), 16, wide, "time"))
+
+    def block(x, n, m, path):
+        with g.scope(path):
+            y = conv(g, silu(g, group_norm(g, x, n, "norm1", groups=8)), n, m, 3, "conv1")
+            y = g.op("Add", y, g.unsqueeze(linear(g, time, wide, m, "time_proj"), 2, 3))
+            y = conv(g, silu(g, group_norm(g, y, m, "norm2", groups=8)), m, m, 3, "conv2")
+            return g.op("Add", y, x if n == m else conv(g, x, n, m, 1, "shortcut"))
+
+    def attend(x, n, path):
+        with g.scope(path):
+            y = group_norm(g, x, n, "norm", groups=8, eps=1e-6)
+            y = g.transpose(g.reshape(y, [0, 0, -1]), 0, 2, 1)
+            for kind, source, size in (("self", None, n), ("cross", states, context)):
+                inner = layer_norm_op(g, y, n, f"{kind}_norm", 1e-5)
+                q = split_heads(g, linear(g, inner, n, n, f"{kind}_q", False), heads, n // heads)
+                k, v = (split_heads(g, linear(g, source or inner, size, n, f"{kind}_{p}", False), heads, n // heads) for p in "kv")
+                y = g.op("Add", y, linear(g, merge_heads(g, eager_attention(g, q, k, v, n // heads), heads, n // heads), n, n, f"{kind}_out"))
+            return g.op("Add", x, g.op("Reshape", g.transpose(y, 0, 2, 1), g.op("Shape", x)))
+
+    first = block(conv(g, x, 4, wide, 3, "conv_in"), wide, wide, "down.0")
+    y = block(conv(g, first, wide, wide, 3, "down.conv", 2), wide, 2 * wide, "down.1")
+    y = block(attend(y, 2 * wide, "mid.attention"), 2 * wide, wide, "mid")
+    y = g.op("Resize", y, "", g.constant([1, 1, 2, 2], np.float32), mode="nearest", nearest_mode="floor",
+             coordinate_transformation_mode="asymmetric")
+    y = block(g.op("Concat", conv(g, y, wide, wide, 3, "up.conv"), first, axis=1), 2 * wide, wide, "up.0")
+    y = silu(g, group_norm(g, y, wide, "norm_out", groups=8))
+    g.output(conv(g, y, wide, 4, 3, "conv_out"), "noise", ["batch_size", 4, "height", "width"])
+    return g
 
 
 @architecture("depth_resize", pictures(1, 32, 48), pictures(2, 40, 24), variants=("f16",),

@@ -78,7 +78,8 @@ std::vector<Pass> raising_passes() {
           {"fold_scales", fold_scales},
           {"raise_dce2", dce},
           {"hoist_activations", hoist_activations},
-          {"before_repeats", before_repeats}};
+          {"before_repeats", before_repeats},
+          {"raise_weight_dots", raise_weight_dots}};
 }
 
 namespace {

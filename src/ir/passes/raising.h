@@ -13,6 +13,7 @@ Program raise_activations(const Program& program);  // gelu, silu
 Program raise_softmax(const Program& program);      // softmax, log_softmax
 Program raise_attention(const Program& program);    // attention; after raise_softmax and dce
 Program raise_rotary(const Program& program);       // rotary_embedding
+Program raise_weight_dots(const Program& program);  // quantized_dot
 // No composites, but as much an exporter's leavings: batch normalisation after a convolution or product, reshapes
 // around products, moves between products and their activations, and work done on repeated values.
 Program fold_scales(const Program& program);

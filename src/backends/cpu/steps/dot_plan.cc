@@ -8,6 +8,7 @@
 #include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/steps/dot_step.h"
 #include "backends/cpu/steps/takes.h"
+#include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/composites/composites.h"
@@ -172,7 +173,7 @@ void DotPlanner::add_quantized(const ir::Op& op) {
   const int middle = is_signed ? 1 << (rhs.bits.bits - 1) : 0;
   if (!rhs.bits.zeros) rhs.bits.zero = static_cast<float>(q.zero_point + middle);
   rhs.rounded = q.may_round && rounded_gemm_takes(rhs.bits);
-  const Tensor* const stored = planner_.constant(op.operands[1]);
+  const ir::Parameter* const stored = planner_.lasting_root(op.operands[1]);
   auto make = [&] {
     const Tensor elements = planner_.evaluate_fixed(op.operands[1]);
     const Tensor scales = planner_.evaluate_fixed(op.operands[2]).cast(DType::f32);
@@ -193,15 +194,19 @@ void DotPlanner::add_quantized(const ir::Op& op) {
   bool lasting = stored != nullptr;
   for (size_t i = 1; i < op.operands.size(); ++i) {
     const ir::Parameter* root = planner_.lasting_root(op.operands[i]);
-    lasting = lasting && root;
-    if (!root) continue;
+    if (!root) {
+      const Tensor* constant = planner_.constant(op.operands[i]);
+      lasting = lasting && constant;
+      if (constant) key += str(" constant ", hash_of(constant->bytes(), constant->nbytes()));
+      continue;
+    }
     key += str(" ", reinterpret_cast<uintptr_t>(root->weight.bytes()));
     // Parts of one weight have one address: what is taken of it counts, too.
     const ir::Op* made = planner_.definition(op.operands[i]);
     for (; made && !made->operands.empty(); made = planner_.definition(made->operands[0]))
       key += str(" ", made->primitive->name, " ", ir::attribute_text(made->attributes.get()));
   }
-  rhs.packed = lasting ? planner_.store().get<Packed>(key, *stored, make) : make();
+  rhs.packed = lasting ? planner_.store().get<Packed>(key, stored->weight, make) : make();
   // What made them has nothing to do any more.
   for (size_t i = 1; i < op.operands.size(); ++i) {
     ir::Value v = op.operands[i];
