@@ -102,6 +102,12 @@ abi::Failure* description_kind(abi::DescriptionText* a) {
   a->text_size = 4;
   return nullptr;
 }
+abi::Failure* memory_stats(abi::DeviceMemoryStats* a) {
+  a->bytes_in_use = 100;
+  a->peak_bytes = 200;
+  a->has_peak_bytes = true;
+  return nullptr;
+}
 abi::Failure* compile(abi::ClientCompile* a) {
   auto* client = reinterpret_cast<Client*>(a->client);
   if (fails(client, "compile")) return failure(13, "this compiler is out of order");
@@ -178,6 +184,7 @@ extern "C" __attribute__((visibility("default"))) const abi::Api* GetPjrtApi() {
     set(table, Function::device_description, device_description);
     set(table, Function::description_id, nothing);
     set(table, Function::description_kind, description_kind);
+    set(table, Function::device_memory_stats, memory_stats);
     set(table, Function::client_compile, compile);
     set(table, Function::client_buffer_from_host, upload);
     set(table, Function::loaded_executable, inner);

@@ -2,6 +2,8 @@
 // (fake_pjrt.cc); and, where $TRANSMUTER_PJRT_PLUGIN names one, compiled programs, caches and placement on a real one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +19,7 @@
 #include "ir/builder.h"
 #include "ir/composites/composites.h"
 #include "ir/evaluate.h"
+#include "ir/primitives/primitives.h"
 #include "transmuter/backend.h"
 #include "transmuter/error.h"
 
@@ -89,6 +92,13 @@ TEST(PjrtFaults, WhatThePluginFailsAt) {
   expect_error(fake + "upload", ErrorCode::out_of_memory, "12 bytes");
   expect_error(fake + "run", ErrorCode::out_of_memory, "out of memory while running");
   expect_error(fake + "read", ErrorCode::internal, "the device fell over");
+}
+
+TEST(PjrtMemory, FiguresAreThePlugins) {
+  const MemoryFigures figures = Backend::get("pjrt:" + kFake + ",cache=off")->memory();
+  EXPECT_EQ(figures.in_use, 100);
+  EXPECT_EQ(figures.peak, 200);
+  EXPECT_EQ(figures.limit, -1);  // it doesn't say
 }
 
 TEST(PjrtPlugins, AreFoundInInstalledPackages) {
@@ -205,6 +215,18 @@ TEST(PjrtForm, SmallTypesTravelAsBytes) {
   EXPECT_EQ(got[3].to_vector<uint8_t>(), bytes(twos).to_vector<uint8_t>());
 }
 
+TEST(PjrtForm, ErfStaysWherePluginsHaveIt) {
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f32, {3}}, "x"), wide = build.input({DType::f64, {3}}, "wide");
+  const ir::Program program = build.finish({build.erf(x), build.erf(wide)}, {"y", "z"});
+  const auto count = [](const ir::Program& form) {
+    return std::count_if(form.ops().begin(), form.ops().end(),
+                         [](const ir::Op& op) { return op.primitive == &ir::prim::erf; });
+  };
+  EXPECT_EQ(count(pjrt::device_form(program, true, false, true)), 1);  // of float32 alone
+  EXPECT_EQ(count(pjrt::device_form(program, true, false, false)), 0);
+}
+
 TEST(PjrtForm, ProductsOfSmallIntegersAreExactInFloats) {
   const auto random_bytes = [](DType dtype, Shape shape, uint32_t seed) {
     std::mt19937 generator(seed);
@@ -300,6 +322,39 @@ TEST_F(Pjrt, SizesAreCompiledOnceAndTheLastOnesKept) {
   executable->trim();
   EXPECT_EQ(executable->stats().plans, 1u);
   EXPECT_EQ(run(4).dim(0), 4);
+}
+
+TEST_F(Pjrt, ErfIsWithinRounding) {
+  std::vector<float> values;
+  for (int i = -400; i <= 400; ++i) values.push_back(static_cast<float>(i) * 0.01f);
+  values.insert(values.end(), {1e-30f, -0.0f, INFINITY, -INFINITY});
+  const int64_t n = static_cast<int64_t>(values.size());
+  ir::Builder build(nullptr);
+  const ir::Program program = build.finish({build.erf(build.input({DType::f32, {n}}, "x"))}, {"y"});
+  const auto backend = Backend::get("pjrt");
+  EXPECT_TRUE(backend->takes_composite(program, program.ops()[0]));  // true of both plugins of the tests
+  const auto executable = backend->compile(program, {});
+  std::vector<Buffer> inputs{backend->upload(Tensor(values, {n}))};
+  Bindings bindings(ShapeScope::create());
+  const std::vector<float> got = backend->download(executable->run(inputs, bindings)[0]).to_vector<float>();
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(got[i], std::erf(values[i]), 6e-7 * std::abs(got[i]));
+}
+
+TEST_F(Pjrt, WorkingMemoryIsTold) {
+  ir::Builder build(nullptr);
+  const ir::Value x = build.input({DType::f32, {64, 64}}, "x");
+  ir::DotGeneralAttributes dot;
+  dot.lhs_contracting = {1};
+  dot.rhs_contracting = {0};
+  dot.dtype = DType::f32;
+  const ir::Value y = build.dot_general(x, x, dot);
+  const ir::Program program = build.finish({build.dot_general(build.exponential(y), y, dot)}, {"y"});
+  const auto backend = Backend::get("pjrt");
+  const auto executable = backend->compile(program, {});
+  std::vector<Buffer> inputs{backend->upload(Tensor(std::vector<float>(64 * 64, 0.01f), {64, 64}))};
+  Bindings bindings(ShapeScope::create());
+  executable->run(inputs, bindings);
+  EXPECT_GE(executable->stats().arena_bytes, 64u * 64 * 4);
 }
 
 TEST_F(Pjrt, ExecutablesShareTheirWeights) {
