@@ -49,5 +49,6 @@ void add_generate(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_summarize(CLI::App& app);
 void add_translate(CLI::App& app);
+void add_transcribe(CLI::App& app);
 
 }  // namespace transmuter::cli

@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   cli::add_chat(app);
   cli::add_summarize(app);
   cli::add_translate(app);
+  cli::add_transcribe(app);
   cli::refuse_negative_counts(app);
   try {
     if (const std::string sentence = argc > 1 ? cli::unknown_command(app, argv[1]) : ""; !sentence.empty()) {

@@ -37,7 +37,7 @@ BELOW = {
 # the folder of its own name and above.
 PUBLIC = {
     "error.h": "", "tensor.h": "", "value.h": "", "value_spec.h": "", "graph.h": "onnx", "io.h": "runtime", "backend.h": "ir", "model.h": "runtime", "decoder.h": "runtime",
-    "tokenizer.h": "text", "chat_template.h": "text", "text_tasks.h": "text", "generation.h": "text", "text_generator.h": "text",
+    "tokenizer.h": "text", "chat_template.h": "text", "text_tasks.h": "text", "speech.h": "text", "generation.h": "text", "text_generator.h": "text",
     "transmuter.h": "text",
 }
 

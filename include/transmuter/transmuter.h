@@ -12,6 +12,7 @@
 #include "transmuter/io.h"
 #include "transmuter/model.h"
 #include "transmuter/telemetry.h"
+#include "transmuter/speech.h"
 #include "transmuter/tensor.h"
 #include "transmuter/text.h"
 #include "transmuter/text_generator.h"

@@ -69,6 +69,8 @@ transcribe() (
   for name in Front_Center Rear_Left Side_Right; do
     expect "$("$run/transcribe" "$models/whisper-tiny.en" "$sounds/$name.wav")" "${name%_*},? ${name#*_}"
   done
+  expect "$("$build/release/bin/transmuter" transcribe "$models/whisper-tiny.en" "$sounds/Front_Left.wav" --json)" \
+    '^\{"file":.*"text":"Front,? left\."\}$'
 )
 # What one model says, another understands.
 speak_piper() (

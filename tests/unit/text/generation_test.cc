@@ -419,7 +419,7 @@ TEST(Generation, APromptMayBringWhatItsEncoderTakes) {
   EXPECT_THAT(answers[0].ids, ElementsAre(10, 11, 2));
   EXPECT_THAT(answers[1].ids, ElementsAre(10, 14, 12, 13, 11, 2));
   given.encoder_inputs = {{"input_features", Tensor::zeros(DType::f32, {1, 80, 10})}};
-  EXPECT_THAT(error_of([&] { translator({&given, 1}, translator.config()); }), HasSubstr("input_features"));
+  EXPECT_THAT(error_of([&] { translator({&given, 1}, translator.config()); }), HasSubstr("input_ids: missing"));
   EXPECT_THAT(error_of([&] { chat()({&given, 1}, chat().config()); }), HasSubstr("there is no encoder"));
 }
 
