@@ -62,7 +62,7 @@ void mul_integer(OpContext& op) {
              name(op.dtype(i)));
   Builder& b = op.build();
   const auto side = [&](size_t i) {
-    const Value x = b.convert(op.input(i), DType::i32), zero = zero_point_of(op, i + 1);
+    const Value x = b.convert(op.input(i), DType::i32), zero = zero_point_of(op, i + 1, i);
     return zero ? b.subtract(x, b.broadcast_to(b.reshape(zero, {}), b.shape(x))) : x;
   };
   const auto [left, right] = b.numpy_broadcast(side(0), side(2));
