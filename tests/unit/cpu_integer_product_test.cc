@@ -164,7 +164,8 @@ TEST(CpuIntegerProduct, ConvolutionsOfDequantizedImages) {
                             {{2, 6, 20}, {9, 6, 5}, 2, 2, 1, 3},
                             {{1, 4, 6, 6}, {8, 4, 3, 3}, 1, 1, 1, 5, 3},
                             {{1, 8, 6, 6}, {8, 1, 3, 3}, 1, 1, 1, 9, 0, 8},
-                            {{1, 3, 20, 20}, {64, 3, 7, 7}, 2, 3, 1, 128}};
+                            {{1, 3, 20, 20}, {64, 3, 7, 7}, 2, 3, 1, 128},
+                            {{2, 3, 11, 10}, {17, 3, 3, 2}, 1, 2, 3, 255}};
   for (const ConvCase& c : cases) {
     const size_t spatial = c.x.size() - 2;
     const Tensor x = random_bytes<uint8_t>(c.x, 1);

@@ -16,6 +16,7 @@
 
 #include <hwy/highway.h>
 
+#include "backends/cpu/kernels/bytes-inl.h"
 #include "backends/cpu/kernels/qgemm_ops.h"
 #include "backends/cpu/kernels/unroll.h"
 
@@ -83,23 +84,52 @@ HWY_INLINE int32_t pack_row(const uint8_t* a, int64_t column_stride, int64_t k, 
 
 #if HWY_TARGET == HWY_AVX3_DL
 #define TM_QGEMM_VNNI 1
+// sums[r][v] += the four products of row r in each lane of vector v; x(r): row r's four bytes.
+template <int kRows, class Row>
+HWY_INLINE void vnni_step(VI (&sums)[kRows][kVectors], const int8_t* group, const Row& x) {
+  const I32 d;
+  VI w[kVectors];
+  TM_UNROLL
+  for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, reinterpret_cast<const int32_t*>(group) + v * kLanes);
+  TM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const VI four = hn::Set(d, load32(x(r)));
+    TM_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      // By its name: the set's attributes lack avx512vnni, which its detection requires.
+      asm("vpdpbusd %2, %1, %0" : "+v"(sums[r][v].raw) : "v"(four.raw), "v"(w[v].raw));
+    }
+  }
+}
 template <int kRows>
 void vnni_tile(const void* a, const void* b, int64_t groups, int32_t* out) {
   tile_loop<kRows, 4, 4>(a, b, groups, out, [](auto& sums, const uint8_t* cells, const int8_t* group) HWY_ATTR {
-    const I32 d;
-    VI w[kVectors];
-    TM_UNROLL
-    for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, reinterpret_cast<const int32_t*>(group) + v * kLanes);
-    TM_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const VI x = hn::Set(d, load32(cells + 4 * r));
-      TM_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        // By its name: the set's attributes lack avx512vnni, which its detection requires.
-        asm("vpdpbusd %2, %1, %0" : "+v"(sums[r][v].raw) : "v"(x.raw), "v"(w[v].raw));
-      }
-    }
+    vnni_step<kRows>(sums, group, [=](int r) { return cells + 4 * r; });
   });
+}
+template <int kRows>
+void vnni_row_tile(const QRows& a, const void* b, int32_t* out) {
+  const I32 d;
+  VI sums[kRows][kVectors];
+  TM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TM_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  const auto* group = static_cast<const int8_t*>(b);
+  for (int64_t run = 0; run < a.run_count; ++run) {
+    const uint8_t* rows[kRows];
+    TM_UNROLL
+    for (int r = 0; r < kRows; ++r) rows[r] = a.rows[r] + a.runs[run];
+    for (int64_t at = 0; at < 4 * a.groups; at += 4, group += 4 * kColumns) {
+      vnni_step<kRows>(sums, group, [&](int r) { return rows[r] + at; });
+    }
+  }
+  TM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TM_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, out + r * kColumns + v * kLanes);
+  }
 }
 #endif
 
@@ -230,11 +260,13 @@ inline void finish(const QTileEnd& end) {
   const I32 d;
   const hn::RebindToFloat<I32> df;
   for (int64_t r = 0; r < end.rows; ++r) {
-    const VI zero = hn::Set(d, end.a_zero[r]), term = hn::Set(d, end.row_terms[r]);
     for (int64_t j = 0; j < kColumns; j += kLanes) {
       int32_t* at = end.tile + r * kColumns + j;
-      VI sum = hn::Sub(hn::LoadU(d, at), hn::Mul(zero, hn::LoadU(d, end.column_sums + j)));
-      sum = hn::Sub(sum, hn::Add(hn::Mul(term, hn::LoadU(d, end.b_zero + j)), hn::LoadU(d, end.shift + j)));
+      VI sum = hn::Sub(hn::LoadU(d, at), hn::LoadU(d, end.shift + j));
+      if (end.a_zero) {
+        sum = hn::Sub(sum, hn::Mul(hn::Set(d, end.a_zero[r]), hn::LoadU(d, end.column_sums + j)));
+        sum = hn::Sub(sum, hn::Mul(hn::Set(d, end.row_terms[r]), hn::LoadU(d, end.b_zero + j)));
+      }
       if (end.row_scale) {
         const auto scale = hn::Mul(hn::Set(df, end.row_scale[r]), hn::LoadU(df, end.column_scale + j));
         hn::StoreU(hn::Mul(hn::ConvertTo(df, sum), scale), df, end.scaled + r * kColumns + j);
@@ -251,29 +283,31 @@ void finish_bytes_as(const QByteEnd& end) {
   const hn::RebindToFloat<I32> df;
   const hn::Rebind<T, I32> d8;
   const auto scale = hn::Set(df, end.scale), inverse = hn::Set(df, 1.0f / end.scale);
-  const VI zero = hn::Set(d, end.zero);
-  const auto low = hn::Set(df, static_cast<float>(std::numeric_limits<T>::min() - end.zero)),
-             high = hn::Set(df, static_cast<float>(std::numeric_limits<T>::max() - end.zero));
-  for (int64_t r = 0; r < end.rows; ++r) {
-    T* const out = static_cast<T*>(end.out) + r * end.out_row;
-    for (int64_t j = 0; j < end.columns; j += kLanes) {
-      const VI sum = hn::Sub(hn::LoadU(d, end.tile + r * kColumns + j), hn::LoadU(d, end.shift + j));
-      const auto factor = hn::Mul(hn::Set(df, end.row_scale[r]), hn::LoadU(df, end.column_scale + j));
-      auto x = hn::MulAdd(hn::Mul(hn::ConvertTo(df, sum), factor), hn::Set(df, end.alpha), hn::LoadU(df, end.bias + j));
-      // Not max(least, x) for NaN.
-      x = hn::IfThenElse(hn::Lt(x, hn::Set(df, end.least)), hn::Set(df, end.least), x);
+  const int low_byte = std::numeric_limits<T>::min() - end.zero;
+  const auto low = hn::Set(df, static_cast<float>(end.relu ? HWY_MAX(low_byte, 0) : low_byte));
+  const auto high = hn::Set(df, static_cast<float>(std::numeric_limits<T>::max() - end.zero));
+  // Added to a small number it leaves the nearest integer in the low bits.
+  constexpr float kRound = 12582912.0f;
+  const auto round = hn::Set(df, kRound);
+  const VI shift = hn::Sub(hn::BitCast(d, round), hn::Set(d, end.zero));
+  for (int64_t j = 0; j < end.columns; j += kLanes) {
+    const VI less = hn::LoadU(d, end.shift + j);
+    const auto factor = hn::LoadU(df, end.scales + j), bias = hn::LoadU(df, end.bias + j);
+    for (int64_t r = 0; r < end.rows; ++r) {
+      T* const out = static_cast<T*>(end.out) + r * end.out_row + j;
+      const VI sum = hn::Sub(hn::LoadU(d, end.tile + r * kColumns + j), less);
+      const auto x = hn::Add(hn::Mul(hn::ConvertTo(df, sum), factor), bias);
       // x / scale, rounded as a division is: a quotient by the rounded reciprocal and one step of its remainder.
       const auto near = hn::Mul(x, inverse);
-      const auto better = hn::MulAdd(hn::NegMulAdd(near, scale, x), inverse, near);
-      const auto quotient = hn::IfThenElse(hn::Eq(hn::Sub(near, near), hn::Zero(df)), better, near);
-      const auto inside = hn::IfThenElse(hn::IsNaN(quotient), low, hn::Min(hn::Max(quotient, low), high));
-      const auto bytes = hn::DemoteTo(d8, hn::Add(hn::NearestInt(inside), zero));
+      const auto quotient = hn::MulAdd(hn::NegMulAdd(near, scale, x), inverse, near);
+      const auto inside = hn::Min(hn::Max(quotient, low), high);
+      const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(d, hn::Add(inside, round)), shift));
       if (j + kLanes <= end.columns) {
-        hn::StoreU(bytes, d8, out + j);
+        hn::StoreU(bytes, d8, out);
       } else {
         HWY_ALIGN T last[kLanes];
         hn::StoreU(bytes, d8, last);
-        std::memcpy(out + j, last, static_cast<size_t>(end.columns - j));
+        std::memcpy(out, last, static_cast<size_t>(end.columns - j));
       }
     }
   }
@@ -282,23 +316,24 @@ inline void finish_bytes(const QByteEnd& end) {
   end.is_signed ? finish_bytes_as<int8_t>(end) : finish_bytes_as<uint8_t>(end);
 }
 
-#define TM_QGEMM_TABLE(NAME)                                                   \
+#define TM_QGEMM_TABLE(TILE, NAME)                                             \
   template <int... kRowsLessOne>                                               \
-  const QVariant::Tile* NAME##s(std::integer_sequence<int, kRowsLessOne...>) { \
-    static constexpr QVariant::Tile kTable[] = {&NAME<kRowsLessOne + 1>...};   \
+  const QVariant::TILE* NAME##s(std::integer_sequence<int, kRowsLessOne...>) { \
+    static constexpr QVariant::TILE kTable[] = {&NAME<kRowsLessOne + 1>...};   \
     return kTable;                                                             \
   }
 #if defined(TM_QGEMM_VNNI)
-TM_QGEMM_TABLE(vnni_tile)
+TM_QGEMM_TABLE(Tile, vnni_tile)
+TM_QGEMM_TABLE(RowTile, vnni_row_tile)
 #endif
 #if defined(TM_QGEMM_SIGN)
-TM_QGEMM_TABLE(sign_tile)
+TM_QGEMM_TABLE(Tile, sign_tile)
 #endif
 #if defined(TM_QGEMM_WIDE) && !defined(TM_QGEMM_VNNI)
-TM_QGEMM_TABLE(wide_tile)
+TM_QGEMM_TABLE(Tile, wide_tile)
 #endif
 #if defined(TM_QGEMM_PLAIN)
-TM_QGEMM_TABLE(plain_tile)
+TM_QGEMM_TABLE(Tile, plain_tile)
 #endif
 #undef TM_QGEMM_TABLE
 
@@ -309,21 +344,27 @@ inline const QgemmOps* make_qgemm_ops() {
   static_assert(kColumns <= kMaxQTileColumns);
   [[maybe_unused]] constexpr int kWideRows = HWY_LANES(int32_t) == 16 ? 14 : 6;
 #if defined(TM_QGEMM_VNNI)
-  static const QVariant kFirst = {
-      14, 4, 4, false, true, vnni_tiles(std::make_integer_sequence<int, 14>()), &pack_unsigned_row};
+  static const QVariant kFirst = {14,
+                                  4,
+                                  4,
+                                  false,
+                                  true,
+                                  vnni_tiles(std::make_integer_sequence<int, 14>()),
+                                  vnni_row_tiles(std::make_integer_sequence<int, 14>()),
+                                  &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #elif defined(TM_QGEMM_SIGN)
   static const QVariant kFirst = {
-      4, 4, 8, true, false, sign_tiles(std::make_integer_sequence<int, 4>()), &pack_sign_row};
+      4, 4, 8, true, false, sign_tiles(std::make_integer_sequence<int, 4>()), nullptr, &pack_sign_row};
   static const QVariant kSecond = {
-      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), &pack_wide_row};
+      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), nullptr, &pack_wide_row};
 #elif defined(TM_QGEMM_WIDE)
   static const QVariant kFirst = {
-      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), &pack_wide_row};
+      kWideRows, 2, 4, true, true, wide_tiles(std::make_integer_sequence<int, kWideRows>()), nullptr, &pack_wide_row};
   static const QVariant& kSecond = kFirst;
 #else
   static const QVariant kFirst = {
-      4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()), &pack_unsigned_row};
+      4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()), nullptr, &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #endif
   static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, &qproduct::finish, &qproduct::finish_bytes};

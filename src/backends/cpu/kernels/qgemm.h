@@ -24,7 +24,7 @@ struct QgemmArgs {
   const void* a = nullptr;
   bool a_signed = false;
   int64_t a_row = 0, a_column = 1;
-  const BytePatches* patches = nullptr;  // the rows of A are windows of the images at `a`, without batches
+  const BytePatches* patches = nullptr;  // the rows of A are windows of the images at `a` (k: their depth), no batches
   const void* packed_b = nullptr;
   bool b_signed = true;  // as given to pack_qb
 
@@ -61,7 +61,8 @@ struct QgemmArgs {
   int64_t residual_batch[kMaxBatchRank] = {};
 };
 
-// Bytes of scratch (64-byte aligned) for a pool of so many threads. Does not read the pointers.
+// Bytes of scratch (64-byte aligned) for a pool of so many threads. Of the pointers it reads `patches`, and whether
+// `b_zero` is null.
 size_t qgemm_scratch_bytes(const QgemmArgs& args, int threads);
 void qgemm(const QgemmArgs& args, void* scratch, ThreadPool& pool);
 

@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/gemm_ops.h"
 #include "backends/cpu/kernels/qgemm.h"
 #include "backends/cpu/kernels/qgemm_ops.h"
+#include "backends/cpu/kernels/qgemm_rows.h"
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/rounding.h"
 #include "backends/cpu/kernels/slots.h"
@@ -18,6 +19,7 @@ constexpr int64_t kCacheLine = 64;
 constexpr int64_t kParallelWork = 512 * 1024;  // multiply-adds
 constexpr int64_t kTaskColumns = 256;
 constexpr int64_t kTaskRows = 168;
+constexpr int64_t kTile = kMaxQTileRows * kMaxQTileColumns;
 
 // Packed B: one cache line with the variant's number, the column sums, the panels.
 struct PackedB {
@@ -40,9 +42,10 @@ PackedB unpack(const void* packed, int64_t n) {
 // Independent of which variant a B was packed for, so that the scratch can be sized without B.
 struct Plan {
   int64_t batches;
-  int64_t cells;  // bytes of one stored row of A, the larger variant's
-  int64_t a_bytes, sums_bytes, slot_bytes;
-  int64_t total(int threads) const { return a_bytes + sums_bytes + slot_count(threads) * slot_bytes; }
+  RowsFrom from;
+  int64_t row_bytes;  // of one stored row of A, the larger variant's
+  int64_t a_bytes, rows_bytes, slot_bytes;
+  int64_t total(int threads) const { return a_bytes + rows_bytes + slot_count(threads) * slot_bytes; }
 };
 
 Plan make_plan(const QgemmArgs& g) {
@@ -50,13 +53,17 @@ Plan make_plan(const QgemmArgs& g) {
   Plan p;
   p.batches = 1;
   for (int i = 0; i < g.batch_rank; ++i) p.batches *= g.batch[i];
-  p.cells = 0;
-  for (const QVariant* v : ops.variants) p.cells = std::max(p.cells, ceil_div(g.k, v->group) * v->cell_bytes);
-  p.a_bytes = round_up(p.batches * g.m * p.cells, kCacheLine);
-  p.sums_bytes = round_up(p.batches * g.m * 4, kCacheLine);
-  // A tile of sums and one scaled, then rows of zero points, terms and scales.
-  p.slot_bytes =
-      round_up(kMaxQTileRows * kMaxQTileColumns * 13 + kMaxQTileRows * 12 + kMaxQTileColumns * 12, kCacheLine);
+  p.from = rows_from(g, *ops.variants[0]);
+  p.row_bytes = 0;
+  for (const QVariant* v : ops.variants) p.row_bytes = std::max(p.row_bytes, ceil_div(g.k, v->group) * v->cell_bytes);
+  const int64_t a_bytes = p.from == RowsFrom::cells   ? p.batches * g.m * p.row_bytes
+                          : p.from == RowsFrom::frame ? frame_bytes(*g.patches)
+                                                      : 0;
+  p.a_bytes = round_up(a_bytes, kCacheLine);
+  // The sums of rows; where they lie.
+  p.rows_bytes = round_up((p.batches * g.m + (p.from == RowsFrom::cells ? 0 : g.m + run_count(g))) * 4, kCacheLine);
+  // A tile of sums, one scaled, one finished, one of bytes; then what columns and rows have.
+  p.slot_bytes = round_up(kTile * 13 + kMaxQTileColumns * 12 + kMaxQTileRows * 20, kCacheLine);
   if (g.patches) p.slot_bytes = std::max(p.slot_bytes, round_up(g.k, kCacheLine));
   return p;
 }
@@ -84,19 +91,22 @@ float pick(const float* values, bool many, int64_t i) { return values ? values[m
 // What one body of the parallel loop works with.
 class Task {
  public:
-  Task(const QgemmArgs& g, const uint8_t* a, const int32_t* row_sums, std::byte* slot)
-      : g_(g), ops_(qgemm_ops()), nr_(ops_.tile_columns), a_(a), row_sums_(row_sums) {
+  // `a`: cells, or null: rows at `places`.
+  Task(const QgemmArgs& g, const uint8_t* a, const QRowPlaces& places, const int32_t* row_sums, std::byte* slot)
+      : g_(g), ops_(qgemm_ops()), nr_(ops_.tile_columns), a_(a), places_(places), row_sums_(row_sums) {
+    // Each starts a cache line.
     tile_ = reinterpret_cast<int32_t*>(slot);
-    scaled_ = reinterpret_cast<float*>(tile_ + kMaxQTileRows * kMaxQTileColumns);
-    a_zero_ = reinterpret_cast<int32_t*>(scaled_ + kMaxQTileRows * kMaxQTileColumns);
-    row_terms_ = a_zero_ + kMaxQTileRows;
-    row_scale_ = reinterpret_cast<float*>(row_terms_ + kMaxQTileRows);
-    b_zero_ = reinterpret_cast<int32_t*>(row_scale_ + kMaxQTileRows);
+    scaled_ = reinterpret_cast<float*>(tile_ + kTile);
+    finished_ = scaled_ + kTile;
+    bias_ = finished_;  // one of the two is used
+    b_zero_ = reinterpret_cast<int32_t*>(finished_ + kTile);
     column_scale_ = reinterpret_cast<float*>(b_zero_ + kMaxQTileColumns);
     shift_ = reinterpret_cast<int32_t*>(column_scale_ + kMaxQTileColumns);
-    finished_ = reinterpret_cast<float*>(shift_ + kMaxQTileColumns);
-    bias_ = finished_;  // one of the two is used
-    bytes_ = reinterpret_cast<uint8_t*>(finished_ + kMaxQTileRows * kMaxQTileColumns);
+    rows_ = reinterpret_cast<const uint8_t**>(shift_ + kMaxQTileColumns);
+    a_zero_ = reinterpret_cast<int32_t*>(rows_ + kMaxQTileRows);
+    row_terms_ = a_zero_ + kMaxQTileRows;
+    row_scale_ = reinterpret_cast<float*>(row_terms_ + kMaxQTileRows);
+    bytes_ = reinterpret_cast<uint8_t*>(row_scale_ + kMaxQTileRows);
   }
 
   // Panels [row_begin, row_end) of rows, `row_panels` in all, times panels [begin, end) of columns.
@@ -104,52 +114,72 @@ class Task {
            int64_t end) {
     const QVariant& v = *b.variant;
     const int64_t groups = ceil_div(g_.k, v.group);
+    const int32_t a_shift = v.a_signed == g_.a_signed ? 0 : v.a_signed ? -128 : 128;
+    // Where neither rows nor B have zero points of their own, a number for each column says all that is subtracted.
+    const bool columns_alone = !g_.a_zero_per_row && !needs_row_sums(g_);
     for (int64_t j = begin; j < end; ++j) {
       const int64_t column = j * nr_, columns = std::min(nr_, g_.n - column);
+      const int32_t zero = pick(g_.a_zero, false, 0) + a_shift;
       for (int64_t i = 0; i < columns; ++i) {
         b_zero_[i] = pick(g_.b_zero, g_.b_zero_per_column, column + i) - (g_.b_signed ? 0 : 128);
         column_scale_[i] = pick(g_.b_scale, g_.b_scale_per_column, column + i);
-        shift_[i] = pick(g_.column_shift, true, column + i);
+        // Unsigned: sums may wrap, as the result itself does.
+        auto shift = static_cast<uint32_t>(pick(g_.column_shift, true, column + i));
+        if (columns_alone) shift += static_cast<uint32_t>(zero) * static_cast<uint32_t>(b.sums[column + i]);
+        shift_[i] = static_cast<int32_t>(shift);
       }
       for (int64_t i = columns; i < nr_; ++i) b_zero_[i] = 0, column_scale_[i] = 0, shift_[i] = 0;
-      const int32_t a_shift = v.a_signed == g_.a_signed ? 0 : v.a_signed ? -128 : 128;
-      const bool at_once = bytes_at_once();
-      if (at_once) {
-        const int32_t zero = pick(g_.a_zero, false, 0) + a_shift;
-        for (int64_t i = 0; i < nr_; ++i) {
-          bias_[i] = g_.epilogue.column_bias && i < columns ? g_.epilogue.column_bias[column + i] : 0.0f;
-          shift_[i] = static_cast<int32_t>(static_cast<uint32_t>(shift_[i]) +
-                                           static_cast<uint32_t>(zero) * static_cast<uint32_t>(b.sums[column + i]));
-        }
-      }
+      const bool at_once = columns_alone && bytes_at_once() && prepare_bytes(column, columns);
       for (int64_t panel = row_begin; panel < row_end; ++panel) {
         const int64_t row = even_cut(panel, row_panels, g_.m), rows = even_cut(panel + 1, row_panels, g_.m) - row;
-        v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, b.panels + j * nr_ * groups * v.group, groups, tile_);
+        const int8_t* const cells = b.panels + j * nr_ * groups * v.group;
+        if (a_) {
+          v.tiles[rows - 1](a_ + row * groups * v.cell_bytes, cells, groups, tile_);
+        } else {
+          for (int64_t r = 0; r < rows; ++r) rows_[r] = places_.base + places_.rows[row + r];
+          v.row_tiles[rows - 1]({rows_, places_.runs, places_.run_count, places_.groups}, cells, tile_);
+        }
         if (at_once) {
-          for (int64_t r = 0; r < rows; ++r) row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
           finish_at_once(o.c + row * g_.c_row + column, rows, columns);
           continue;
         }
         for (int64_t r = 0; r < rows; ++r) {
+          row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
+          if (columns_alone) continue;
           a_zero_[r] = pick(g_.a_zero, g_.a_zero_per_row, row + r) + a_shift;
-          // Unsigned: sums may wrap, as the result itself does.
           row_terms_[r] = static_cast<int32_t>(static_cast<uint32_t>(row_sums_[row + r]) -
                                                static_cast<uint32_t>(g_.k) * static_cast<uint32_t>(a_zero_[r]));
-          row_scale_[r] = pick(g_.a_scale, g_.a_scale_per_row, row + r);
         }
-        ops_.finish({tile_, rows, b.sums + column, a_zero_, row_terms_, b_zero_, shift_, g_.sums ? nullptr : row_scale_,
-                     column_scale_, scaled_});
+        ops_.finish({tile_, rows, b.sums + column, columns_alone ? nullptr : a_zero_, row_terms_, b_zero_, shift_,
+                     g_.sums ? nullptr : row_scale_, column_scale_, scaled_});
         store(o, row, rows, column, columns);
       }
     }
   }
 
  private:
-  // Without zero points of rows or of B, and with no more than a bias and relu behind it.
+  // With no more than a bias and relu behind it.
   bool bytes_at_once() const {
     const Epilogue& e = g_.epilogue;
-    return g_.bytes && !g_.a_zero_per_row && !g_.b_zero && g_.b_signed && !e.row_bias && !e.residual &&
-           (e.activation == Activation::none || e.activation == Activation::relu);
+    return g_.bytes && !g_.a_scale_per_row && e.alpha == 1.0f && !e.row_bias && !e.residual &&
+           (e.activation == Activation::none || e.activation == Activation::relu) && g_.bytes_scale > 0 &&
+           moderate(g_.bytes_scale) && moderate(1.0f / g_.bytes_scale);
+  }
+
+  // So that sums of products and quotients by them are floats.
+  static bool moderate(float x) { return std::fabs(x) < 1e12f; }
+
+  bool prepare_bytes(int64_t column, int64_t columns) {
+    const float scale = pick(g_.a_scale, false, 0);
+    bool all = true;
+    for (int64_t i = 0; i < nr_; ++i) {
+      column_scale_[i] *= scale;
+      bias_[i] = g_.epilogue.column_bias && i < columns ? g_.epilogue.column_bias[column + i] : 0.0f;
+      all = all && moderate(column_scale_[i]) && moderate(bias_[i]);
+    }
+    if (!all)
+      for (int64_t i = 0; i < columns; ++i) column_scale_[i] = pick(g_.b_scale, g_.b_scale_per_column, column + i);
+    return all;
   }
 
   void finish_at_once(int64_t at, int64_t rows, int64_t columns) const {
@@ -157,11 +187,9 @@ class Task {
                        .rows = rows,
                        .columns = columns,
                        .shift = shift_,
-                       .row_scale = row_scale_,
-                       .column_scale = column_scale_,
-                       .alpha = g_.epilogue.alpha,
+                       .scales = column_scale_,
                        .bias = bias_,
-                       .least = g_.epilogue.activation == Activation::relu ? 0.0f : -INFINITY,
+                       .relu = g_.epilogue.activation == Activation::relu,
                        .scale = g_.bytes_scale,
                        .zero = g_.bytes_zero,
                        .is_signed = g_.bytes_signed,
@@ -216,7 +244,9 @@ class Task {
   const QgemmOps& ops_;
   const int64_t nr_;
   const uint8_t* a_;
+  const QRowPlaces& places_;
   const int32_t* row_sums_;
+  const uint8_t** rows_;
   int32_t *tile_, *a_zero_, *row_terms_, *b_zero_, *shift_;
   float *scaled_, *row_scale_, *column_scale_, *finished_, *bias_;
   uint8_t* bytes_;
@@ -282,30 +312,38 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
   auto* row_sums = reinterpret_cast<int32_t*>(stored + plan.a_bytes);
   const bool small = g.m * g.n * g.k * plan.batches < kParallelWork;
 
-  Slots slots(reinterpret_cast<std::byte*>(row_sums) + plan.sums_bytes, static_cast<size_t>(plan.slot_bytes),
+  Slots slots(reinterpret_cast<std::byte*>(row_sums) + plan.rows_bytes, static_cast<size_t>(plan.slot_bytes),
               slot_count(pool.threads()));
-  // First all of A in its stored form, panel after panel, each batch element at a distance that any variant fits.
   const auto panels_of = [&](const QVariant& v) { return ceil_div(g.m, v.tile_rows); };
+  const QVariant& first_variant = *qgemm_ops().variants[0];
+  QRowPlaces places{};
+  if (plan.from != RowsFrom::cells) {
+    int32_t* const rows = row_sums + plan.batches * g.m;
+    places = place_rows(g, plan.from, first_variant, stored, rows, rows + g.m, pool);
+  }
+  // First all of A in its stored form, panel after panel, each batch element at a distance that any variant fits.
   const auto row_grain = std::max<int64_t>(1, 64 * 1024 / std::max<int64_t>(1, g.k));
-  const int64_t rows_of_all = plan.batches * g.m;
+  const int64_t rows_of_all = plan.from == RowsFrom::cells ? plan.batches * g.m : 0;
   pool.parallel_for(rows_of_all, small ? rows_of_all : row_grain, [&](int64_t begin, int64_t end) {
     const Slots::Lease lease(slots);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t index = i / g.m, row = i % g.m;
       const Offsets o = offsets_of(g, index);
       const QVariant& v = *unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n).variant;
-      const int64_t panels = panels_of(v), groups = ceil_div(g.k, v.group);
-      int64_t panel = row * panels / g.m;
-      while (even_cut(panel + 1, panels, g.m) <= row) ++panel;
-      const int64_t first = even_cut(panel, panels, g.m), rows = even_cut(panel + 1, panels, g.m) - first;
-      uint8_t* out = stored + index * g.m * plan.cells + first * groups * v.cell_bytes + (row - first) * v.cell_bytes;
       const uint8_t* from = static_cast<const uint8_t*>(g.a) + o.a + row * g.a_row;
       if (g.patches) {
         auto* const patch = reinterpret_cast<uint8_t*>(lease.memory());
         byte_patch(*g.patches, static_cast<const uint8_t*>(g.a), row, patch);
         from = patch;
       }
-      row_sums[i] = v.pack_a_row(from, g.a_column, g.k, v.a_signed == g.a_signed ? 0 : 0x80, rows, out);
+      const uint8_t flip = v.a_signed == g.a_signed ? 0 : 0x80;
+      const int64_t panels = panels_of(v), groups = ceil_div(g.k, v.group);
+      int64_t panel = row * panels / g.m;
+      while (even_cut(panel + 1, panels, g.m) <= row) ++panel;
+      const int64_t first = even_cut(panel, panels, g.m), rows = even_cut(panel + 1, panels, g.m) - first;
+      uint8_t* out =
+          stored + index * g.m * plan.row_bytes + first * groups * v.cell_bytes + (row - first) * v.cell_bytes;
+      row_sums[i] = v.pack_a_row(from, g.a_column, g.k, flip, rows, out);
     }
   });
 
@@ -329,7 +367,8 @@ void qgemm(const QgemmArgs& g, void* scratch, ThreadPool& pool) {
       const Offsets o = offsets_of(g, index);
       const PackedB b = unpack(static_cast<const std::byte*>(g.packed_b) + o.b, g.n);
       const int64_t panels = panels_of(*b.variant);
-      Task task(g, stored + index * g.m * plan.cells, row_sums + index * g.m, lease.memory());
+      const uint8_t* const cells = plan.from == RowsFrom::cells ? stored + index * g.m * plan.row_bytes : nullptr;
+      Task task(g, cells, places, row_sums + index * g.m, lease.memory());
       task.run(b, o, panels, even_cut(row_task, row_tasks(), panels), even_cut(row_task + 1, row_tasks(), panels),
                even_cut(column_task, column_tasks, column_panels),
                even_cut(column_task + 1, column_tasks, column_panels));

@@ -9,6 +9,7 @@
 
 #include <limits>
 
+#include "backends/cpu/kernels/bytes-inl.h"
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/tail-inl.h"
 #include "hwy/highway.h"
@@ -101,21 +102,32 @@ HWY_INLINE void add_bytes_of(const AddBytes& o, const A* a, const B* b, T* out, 
   const F32 d;
   const hn::Rebind<int32_t, F32> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto a_zero = hn::Set(di, o.a.zero), b_zero = hn::Set(di, o.b.zero), zero = hn::Set(di, o.out.zero);
+  const auto a_zero = hn::Set(di, o.a.zero), b_zero = hn::Set(di, o.b.zero);
   const VF32 a_scale = hn::Set(d, o.a.scale), b_scale = hn::Set(d, o.b.scale), scale = hn::Set(d, o.out.scale);
-  const VF32 inverse = hn::Set(d, 1.0f / o.out.scale), least = hn::Set(d, o.least);
-  const VF32 low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::min() - o.out.zero));
+  const VF32 inverse = hn::Set(d, 1.0f / o.out.scale);
+  const int low_byte = std::numeric_limits<T>::min() - o.out.zero;
+  const VF32 low = hn::Set(d, static_cast<float>(o.relu ? HWY_MAX(low_byte, 0) : low_byte));
   const VF32 high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - o.out.zero));
+  // Added to a small number it leaves the nearest integer in the low bits.
+  const VF32 round = hn::Set(d, 12582912.0f);
+  const auto shift = hn::Sub(hn::BitCast(di, round), hn::Set(di, o.out.zero));
   for (int64_t i = 0; i < n; i += lanes) {
     const int64_t count = HWY_MIN(lanes, n - i);
     const VF32 x = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(a + i, count), a_zero)), a_scale);
     const VF32 y = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(b + i, count), b_zero)), b_scale);
-    const VF32 sum = hn::Max(hn::Add(x, y), least);
+    const VF32 sum = hn::Add(x, y);
     // As a division rounds: a quotient by the rounded reciprocal and one step of its remainder.
     const VF32 near = hn::Mul(sum, inverse);
-    const VF32 better = hn::MulAdd(hn::NegMulAdd(near, scale, sum), inverse, near);
-    const VF32 quotient = hn::IfThenElse(hn::Eq(hn::Sub(near, near), hn::Zero(d)), better, near);
-    store_narrow(hn::Add(hn::NearestInt(hn::Min(hn::Max(quotient, low), high)), zero), out + i, count);
+    const VF32 quotient = hn::MulAdd(hn::NegMulAdd(near, scale, sum), inverse, near);
+    const VF32 inside = hn::Min(hn::Max(quotient, low), high);
+    const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(di, hn::Add(inside, round)), shift));
+    if (count == lanes) {
+      hn::StoreU(bytes, hn::Rebind<T, F32>(), out + i);
+    } else {
+      HWY_ALIGN T last[hn::MaxLanes(F32())];
+      hn::StoreU(bytes, hn::Rebind<T, F32>(), last);
+      for (int64_t k = 0; k < count; ++k) out[i + k] = last[k];
+    }
   }
 }
 template <class A, class B>

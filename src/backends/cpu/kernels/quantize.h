@@ -25,7 +25,8 @@ void quantize_linear(const float* x, DType dtype, void* out, const float* scales
 void dequantize_linear(DType dtype, const void* x, float* out, const float* scales, const void* zero_points,
                        const ChannelShape& shape, ThreadPool* pool);
 
-// Bytes of one scale and zero point each: out = quantize(max(least, dequantize(a) + dequantize(b))), NaN impossible.
+// Bytes of one scale and zero point each: out = quantize(relu?(dequantize(a) + dequantize(b))). Scales are far from
+// where a sum or a quotient would not be finite.
 struct AddBytes {
   struct Operand {
     float scale = 1;
@@ -33,7 +34,7 @@ struct AddBytes {
     bool is_signed = false;
   };
   Operand a, b, out;
-  float least = 0;  // of the sum: -infinity, or 0 for relu
+  bool relu = false;
 };
 void add_bytes(const AddBytes& add, const void* a, const void* b, void* out, int64_t count, ThreadPool* pool);
 

@@ -1,6 +1,4 @@
 // A residual connection of a quantized network: DequantizeLinear of both sides, Add, perhaps Relu, QuantizeLinear.
-#include <limits>
-
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/steps/integer_product.h"
 #include "ir/primitives/primitives.h"
@@ -42,13 +40,13 @@ bool plan_add_bytes(Planner& planner, const ir::Op& op) {
   const auto a = match_dequantized(planner, op.operands[0]), b = match_dequantized(planner, op.operands[1]);
   if (!a || !b || a->axis != -1 || b->axis != -1 || a->zero.size() != 1 || b->zero.size() != 1) return false;
   if (!planner.same_shape(a->x, op.results[0]) || !planner.same_shape(b->x, op.results[0])) return false;
+  if (!moderate(a->scale[0]) || !moderate(b->scale[0])) return false;
   AddBytes add;
-  add.least = -std::numeric_limits<float>::infinity();
   const ir::Op* relu = planner.only_user(op.results[0]);
   double zero;
   if (relu && relu->primitive == &ir::prim::maximum && !planner.absorbed(*relu) &&
       planner.splat(relu->operands[relu->operands[0] == op.results[0] ? 1 : 0], zero) && zero == 0) {
-    add.least = 0;
+    add.relu = true;
   } else {
     relu = nullptr;
   }

@@ -47,7 +47,7 @@ class IntegerConvStep : public Step {
     patches.outside = static_cast<uint8_t>(product_.x_zero);
     Windows& w = patches.windows;
     const std::vector<int64_t> low = bind.values(attributes_.pad_low);
-    bool every_pixel = true;
+    bool every_pixel = patches.channels % 4 == 0;  // the image's pixels are the rows
     for (int64_t i = 2; i < x.rank(); ++i) {
       const size_t s = static_cast<size_t>(i - 2), t = static_cast<size_t>(i + 3 - x.rank());
       w.in[t] = x.dim(i);
@@ -61,7 +61,7 @@ class IntegerConvStep : public Step {
     QgemmArgs g;
     g.n = y.dim(1);
     g.m = y.size() / g.n;
-    g.k = patches.channels * w.taps();
+    g.k = patches.depth();
     g.a_signed = x_signed_, g.a_row = g.k;
     g.b_signed = w_signed_;
     g.b_scale_per_column = true;
@@ -128,23 +128,34 @@ bool plan_quantized_convolution(Planner& planner, const ir::Op& op) {
   if (!product) return false;
   const Tensor& weight = *planner.constant(product->w);
   const bool w_signed = weight.dtype() == DType::i8;
+  BytePatches patches;  // of which only the depth counts here
+  patches.channels = filters.shape[1].hint();
+  for (int64_t i = 2; i < filters.rank(); ++i) {
+    const size_t t = static_cast<size_t>(i + 3 - filters.rank());
+    patches.windows.kernel[t] = filters.shape[static_cast<size_t>(i)].hint();
+    patches.windows.dilation[t] = c.rhs_dilation[static_cast<size_t>(i - 2)];
+  }
   const auto make = [&] {
-    // Taps outermost, as the windows have them.
-    const int64_t channels = filters.shape[1].hint(), taps = depth / channels;
+    // Taps outermost and runs filled up, as the windows have them.
+    const int64_t channels = filters.shape[1].hint(), taps = depth / channels, taps_run = patches.run() / channels;
     const std::byte* from = planner.aligned_bytes(weight);
-    std::vector<std::byte> last(static_cast<size_t>(n * depth));
+    std::vector<std::byte> last(static_cast<size_t>(n * patches.depth()));
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t i = 0; i < channels; ++i) {
-        for (int64_t t = 0; t < taps; ++t)
-          last[static_cast<size_t>(j * depth + t * channels + i)] = from[j * depth + i * taps + t];
+        for (int64_t t = 0; t < taps; ++t) {
+          const int64_t at = t / taps_run * patches.filled_run() + t % taps_run * channels + i;
+          last[static_cast<size_t>(j * patches.depth() + at)] = from[j * depth + i * taps + t];
+        }
       }
     }
-    auto packed = std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(depth, n), weight.dtype());
-    pack_qb(depth, n, last.data(), w_signed, 1, depth, packed->bytes, planner.pool());
+    auto packed =
+        std::make_shared<Packed>(planner.packed_memory(), packed_qb_bytes(patches.depth(), n), weight.dtype());
+    pack_qb(patches.depth(), n, last.data(), w_signed, 1, patches.depth(), packed->bytes, planner.pool());
     release_pages(weight.bytes(), weight.nbytes());
     return std::shared_ptr<const Packed>(std::move(packed));
   };
-  const std::string key = str("qgemm conv ", reinterpret_cast<uintptr_t>(weight.bytes()), " ", depth, " ", n);
+  const std::string key = str("qgemm conv ", reinterpret_cast<uintptr_t>(weight.bytes()), " ", patches.filled_run(),
+                              " ", patches.runs(), " ", n);
   auto packed = planner.has_lasting_address(product->w) ? planner.store().get<Packed>(key, weight, make) : make();
   for (const ir::Value v : {op.operands[0], op.operands[1]}) absorb_unread(planner, v, op, product->x);
   planner.absorb(op);

@@ -1,6 +1,7 @@
 #include "backends/cpu/steps/integer_product.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -33,6 +34,8 @@ std::optional<std::vector<double>> fixed_numbers(const Planner& planner, ir::Val
 }
 
 }  // namespace
+
+bool moderate(double scale) { return std::fabs(scale) < 1e12 && std::fabs(scale) > 1e-12; }
 
 std::optional<Dequantized> match_dequantized(const Planner& planner, ir::Value v) {
   const ir::Op* product = planner.definition(v);
@@ -84,7 +87,7 @@ std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
   };
   double scale, zero = 0, low, high, least;
   const ir::Op* divided = only(v, ir::prim::divide);
-  if (!divided || !planner.splat(divided->operands[1], scale)) return {};
+  if (!divided || !planner.splat(divided->operands[1], scale) || scale < 0 || !moderate(scale)) return {};
   const ir::Op* rounded = only(divided->results[0], ir::prim::round_nearest_even);
   if (!rounded) return {};
   const ir::Op* added = only(rounded->results[0], ir::prim::add);

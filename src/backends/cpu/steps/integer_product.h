@@ -29,7 +29,10 @@ struct QuantizedProduct {
 std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, const ir::Op& product, int64_t channels,
                                                         int64_t channel_count, int64_t depth);
 
-// What makes bytes of a float: QuantizeLinear with one scale and zero point.
+// Sums of bytes times such scales, and their quotients by one, are finite.
+bool moderate(double scale);
+
+// What makes bytes of a float: QuantizeLinear with one scale, moderate and positive, and zero point.
 struct Requantized {
   ir::Value result;
   const ir::Op* last;

@@ -1,0 +1,32 @@
+// Bytes of 32-bit lanes that hold them. Included once per target.
+#if defined(TRANSMUTER_BYTES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRANSMUTER_BYTES_INL_H_
+#undef TRANSMUTER_BYTES_INL_H_
+#else
+#define TRANSMUTER_BYTES_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace transmuter::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The low bytes; every lane is in T's range. One instruction where the demotion that saturates takes four.
+template <class T>
+HWY_INLINE hn::Vec<hn::Rebind<T, hn::ScalableTag<int32_t>>> to_bytes(hn::Vec<hn::ScalableTag<int32_t>> v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return {_mm512_cvtepi32_epi8(v.raw)};
+#else
+  return hn::DemoteTo(hn::Rebind<T, hn::ScalableTag<int32_t>>(), v);
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace transmuter::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // TRANSMUTER_BYTES_INL_H_
