@@ -66,11 +66,15 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// n = nearest(x / ln 2), r = x - n ln 2; the product n * hi is exact.
+// n = nearest(x / ln 2), r = x - n ln 2; the product n * hi is exact. |x| < 2^21, or NaN and n anything.
 template <class D, class V, class VI>
 HWY_INLINE V reduce_ln2(D d, V x, VI& n) {
-  n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  const V nf = hn::ConvertTo(d, n);
+  // Added to a small number it leaves the nearest integer in the low bits; a conversion takes longer.
+  const hn::RebindToSigned<D> di;
+  const V round = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), round);
+  n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
+  const V nf = hn::Sub(shifted, round);
   return hn::NegMulAdd(nf, hn::Set(d, 1.428606765330187e-6f), hn::NegMulAdd(nf, hn::Set(d, 0.693145751953125f), x));
 }
 

@@ -1,6 +1,7 @@
 #include "backends/cpu/kernels/move.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -24,17 +25,29 @@ namespace HWY_NAMESPACE {
 // out[a out_stride + c] = in[a + c in_stride], a < rows, c < cols, of 32-bit elements.
 void transpose_words(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride, int64_t rows,
                      int64_t cols) {
-  constexpr int64_t kBlock = 64;  // rows of the output written before the next columns
-  for (int64_t first = 0; first < rows; first += kBlock) {
-    const int64_t n = std::min(kBlock, rows - first);
-    int64_t c = 0;
-    for (; c + 4 <= cols; c += 4) {
-      const uint32_t* from = in + first + c * in_stride;
-      const uint32_t* const four[] = {from, from + in_stride, from + 2 * in_stride, from + 3 * in_stride};
-      transpose_four(four, n, out + first * out_stride + c, out_stride);
+  int64_t c = 0;
+#if TRANSMUTER_TRANSPOSES_SQUARES
+  // Whole squares write whole cache lines, or halves.
+  for (; c + kSquare <= cols; c += kSquare) {
+    int64_t a = 0;
+    for (; a + kSquare <= rows; a += kSquare)
+      transpose_square(in + a + c * in_stride, in_stride, out + a * out_stride + c, out_stride);
+    for (; a < rows; ++a) {
+      for (int64_t k = c; k < c + kSquare; ++k) out[a * out_stride + k] = in[a + k * in_stride];
     }
-    for (; c < cols; ++c) {
-      for (int64_t a = first; a < first + n; ++a) out[a * out_stride + c] = in[a + c * in_stride];
+  }
+#endif
+  constexpr int64_t kBlock = 64;  // rows of the output written before the next columns
+  for (int64_t first = 0; first < rows && c < cols; first += kBlock) {
+    const int64_t n = std::min(kBlock, rows - first);
+    int64_t k = c;
+    for (; k + 4 <= cols; k += 4) {
+      const uint32_t* from = in + first + k * in_stride;
+      const uint32_t* const four[] = {from, from + in_stride, from + 2 * in_stride, from + 3 * in_stride};
+      transpose_four(four, n, out + first * out_stride + k, out_stride);
+    }
+    for (; k < cols; ++k) {
+      for (int64_t a = first; a < first + n; ++a) out[a * out_stride + k] = in[a + k * in_stride];
     }
   }
 }
@@ -162,8 +175,9 @@ void copy_typed(int rank, const int64_t* dims, const T* in, const int64_t* in_st
   int64_t outer = 1;
   for (int k = 0; k < count; ++k) outer *= axes[k].n;
   // A task is about 16384 elements: whole cores, or a piece of one.
-  constexpr int64_t kTask = 16384;
-  const int64_t cols = std::min(inner.n, kTask), rows = std::min(mid.n, std::max<int64_t>(1, kTask / cols));
+  constexpr int64_t kTask = 16384, kTransposedRow = 64;
+  const int64_t cols = std::min(inner.n, core == Core::transposes ? kTransposedRow : kTask);
+  const int64_t rows = std::min(mid.n, std::max<int64_t>(1, kTask / cols));
   const int64_t across = (inner.n + cols - 1) / cols, down = (mid.n + rows - 1) / rows;
   parallel(pool, outer * down * across, grain_for(rows * cols, kTask), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
@@ -181,22 +195,83 @@ void copy_typed(int rank, const int64_t* dims, const T* in, const int64_t* in_st
   });
 }
 
+// Into [0, extent); where that changes one, `outside` says so.
+struct Clamp {
+  int64_t extent, from_end;  // from_end: what a negative index counts from
+  bool outside = false;
+  int64_t operator()(int64_t index) {
+    index += (index >> 63) & from_end;
+    if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) {
+      outside = true;
+      return index < 0 ? 0 : extent - 1;
+    }
+    return index;
+  }
+};
+
+// body(begin, end, clamp) for parts of n; what any says of `outside` is written to it.
+template <class Fn>
+void with_clamps(ThreadPool* pool, int64_t n, int64_t grain, const Clamp& clamp, bool* outside, const Fn& body) {
+  std::atomic<bool> any{false};
+  parallel(pool, n, grain, [&](int64_t begin, int64_t end) {
+    Clamp own = clamp;
+    body(begin, end, own);
+    if (own.outside) any.store(true, std::memory_order_relaxed);
+  });
+  if (outside) *outside = any;
+}
+
 template <class T, class I>
 void gather_typed(const T* in, int64_t outer, int64_t axis, int64_t inner, const I* indices, int64_t count, bool wrap,
-                  T* out, ThreadPool* pool) {
-  parallel(pool, outer * count, grain_for(inner), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t index = indices[row % count];
-      if (wrap && index < 0) index += axis;
-      index = std::clamp<int64_t>(index, 0, axis - 1);
-      const T* from = in + (row / count * axis + index) * inner;
-      if (inner == 1) {
-        out[row] = *from;
-      } else {
-        memcpy(out + row * inner, from, static_cast<size_t>(inner) * sizeof(T));
-      }
-    }
-  });
+                  T* out, ThreadPool* pool, bool* outside) {
+  with_clamps(pool, outer * count, grain_for(inner), {axis, wrap ? axis : 0}, outside,
+              [&](int64_t begin, int64_t end, Clamp& clamp) {
+                for (int64_t row = begin; row < end;) {
+                  const T* const block = in + row / count * axis * inner;
+                  for (const int64_t stop = std::min(end, (row / count + 1) * count), first = row / count * count;
+                       row < stop; ++row) {
+                    const T* from = block + clamp(indices[row - first]) * inner;
+                    if (inner == 1) {
+                      out[row] = *from;
+                    } else {
+                      memcpy(out + row * inner, from, static_cast<size_t>(inner) * sizeof(T));
+                    }
+                  }
+                }
+              });
+}
+
+template <class T, class I>
+void gather_elements_typed(int rank, const int64_t* dims, const T* in, const int64_t* strides, int axis, int64_t extent,
+                           const I* indices, bool wrap, T* out, ThreadPool* pool, bool* outside) {
+  const int64_t cols = rank ? dims[rank - 1] : 1;
+  int64_t lines = 1;
+  for (int k = 0; k + 1 < rank; ++k) lines *= dims[k];
+  // Along a line: what a place and what an index are worth.
+  const int64_t place = axis == rank - 1 ? 0 : strides[rank - 1], step = strides[axis];
+  with_clamps(pool, lines, grain_for(cols), {extent, wrap ? extent : 0}, outside,
+              [&](int64_t begin, int64_t end, Clamp& clamp) {
+                for (int64_t line = begin; line < end; ++line) {
+                  const T* from = in;
+                  int64_t rest = line;
+                  for (int k = rank - 2; k >= 0; rest /= dims[k--])
+                    if (k != axis) from += rest % dims[k] * strides[k];
+                  const I* const index = indices + line * cols;
+                  T* const to = out + line * cols;
+                  Clamp own = clamp;  // where the loop can see that nothing else writes it
+                  if (place == 0 && step == 1) {
+                    for (int64_t i = 0; i < cols; ++i) to[i] = from[own(index[i])];
+                  } else {
+                    for (int64_t i = 0; i < cols; ++i) to[i] = from[i * place + own(index[i]) * step];
+                  }
+                  clamp.outside = own.outside;
+                }
+              });
+}
+
+template <class Fn>
+void with_index(DType dtype, const void* indices, const Fn& fn) {
+  dtype == DType::i32 ? fn(static_cast<const int32_t*>(indices)) : fn(static_cast<const int64_t*>(indices));
 }
 
 bool fast_conversion(DType dtype) {
@@ -241,17 +316,25 @@ void fill(int width, const void* value, void* out, int64_t count, ThreadPool* po
 }
 
 void gather_rows(int width, const void* in, int64_t outer, int64_t axis, int64_t inner, DType index_dtype,
-                 const void* indices, int64_t count, bool wrap, void* out, ThreadPool* pool) {
+                 const void* indices, int64_t count, bool wrap, void* out, ThreadPool* pool, bool* outside) {
+  if (outside) *outside = false;
   if (outer == 0 || count == 0 || inner == 0) return;
   with_width(width, [&]<class T>(TypeTag<T>) {
-    const auto run = [&](const auto* index) {
-      gather_typed(static_cast<const T*>(in), outer, axis, inner, index, count, wrap, static_cast<T*>(out), pool);
-    };
-    if (index_dtype == DType::i32) {
-      run(static_cast<const int32_t*>(indices));
-    } else {
-      run(static_cast<const int64_t*>(indices));
-    }
+    with_index(index_dtype, indices, [&](const auto* index) {
+      gather_typed(static_cast<const T*>(in), outer, axis, inner, index, count, wrap, static_cast<T*>(out), pool,
+                   outside);
+    });
+  });
+}
+
+void gather_elements(int width, int rank, const int64_t* dims, const void* in, const int64_t* in_strides, int axis,
+                     int64_t extent, DType index_dtype, const void* indices, bool wrap, void* out, ThreadPool* pool,
+                     bool* outside) {
+  with_width(width, [&]<class T>(TypeTag<T>) {
+    with_index(index_dtype, indices, [&](const auto* index) {
+      gather_elements_typed(rank, dims, static_cast<const T*>(in), in_strides, axis, extent, index, wrap,
+                            static_cast<T*>(out), pool, outside);
+    });
   });
 }
 

@@ -29,9 +29,15 @@ void fill(int width, const void* value, void* out, int64_t count, ThreadPool* po
 
 // out[o][i][:] = in[o][index(i)][:], in [outer, axis, inner], out [outer, count, inner], dense. index_dtype i32 or i64.
 // With `wrap` negative indices count from the end. What is then still outside [0, axis) is clamped into it, as
-// StableHLO does; axis >= 1 unless count is 0.
+// StableHLO does; axis >= 1 unless count is 0. `outside` (may be null) becomes whether that changed an index.
 void gather_rows(int width, const void* in, int64_t outer, int64_t axis, int64_t inner, DType index_dtype,
-                 const void* indices, int64_t count, bool wrap, void* out, ThreadPool* pool);
+                 const void* indices, int64_t count, bool wrap, void* out, ThreadPool* pool, bool* outside = nullptr);
+
+// out[..., i, ...] = in[..., index[..., i, ...], ...]: indices and out are dense of extents `dims`, in has `extent`
+// elements along `axis` and the strides given. Indices as above. rank >= 1, extent >= 1 unless a dim is 0.
+void gather_elements(int width, int rank, const int64_t* dims, const void* in, const int64_t* in_strides, int axis,
+                     int64_t extent, DType index_dtype, const void* indices, bool wrap, void* out, ThreadPool* pool,
+                     bool* outside = nullptr);
 
 // count elements from one dtype to another, dense (not packed, not complex). Float to integer truncates and saturates,
 // NaN is 0; narrowing floats round to nearest even; to bool: not equal zero.

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "backends/cpu/kernels/parallel.h"
+#include "backends/cpu/kernels/reaching.h"
 #include "backends/cpu/kernels/scratch.h"
 #include "base/dispatch.h"
 
@@ -37,8 +38,9 @@ struct Entry {
 
 // The k least of entry(0), ..., entry(n - 1), in order, at the front of memory(count), which gives room for so many.
 // Few of many are sifted through a small buffer: what is not less than the k-th least so far is never stored.
-template <class E, class Memory, class Make>
-E* select_first(int64_t n, int64_t k, const Memory& memory, const Make& entry) {
+// skip(i, most): the first entry from i on that may be less than `most`.
+template <class E, class Memory, class Make, class Skip>
+E* select_first(int64_t n, int64_t k, const Memory& memory, const Make& entry, const Skip& skip) {
   constexpr int64_t kLeastRoom = 512;
   const int64_t room = std::min(n, std::max(4 * k, kLeastRoom));
   E* kept = memory(room);
@@ -49,7 +51,7 @@ E* select_first(int64_t n, int64_t k, const Memory& memory, const Make& entry) {
     if (next == n) break;
     count = k;
     const E most = kept[k - 1];
-    for (; next < n && count < room; ++next) {
+    for (next = skip(next, most); next < n && count < room; next = skip(next + 1, most)) {
       const E e = entry(next);
       if (e < most) kept[count++] = e;  // seldom, soon
     }
@@ -74,16 +76,26 @@ void line(bool largest, const T* in, int64_t n, int64_t stride, int64_t k, T* va
   if (sizeof(Key) == 4 && n <= int64_t{UINT32_MAX}) {
     // Key and position in one word: ties settle themselves.
     const Key flip = largest ? static_cast<Key>(~Key{0}) : Key{0};
-    const uint64_t* words = select_first<uint64_t>(n, k, memory(TypeTag<uint64_t>{}), [&](int64_t i) {
+    const auto word = [&](int64_t i) {
       return uint64_t{static_cast<uint32_t>(key_of(in[i * stride]) ^ flip)} << 32 | static_cast<uint32_t>(i);
-    });
+    };
+    const auto skip = [&](int64_t i, [[maybe_unused]] uint64_t most) {
+      if constexpr (std::is_same_v<T, float>) {
+        if (stride == 1) return first_reaching(in, i, n, in[static_cast<uint32_t>(most)], largest);
+      }
+      return i;
+    };
+    const uint64_t* words = select_first<uint64_t>(n, k, memory(TypeTag<uint64_t>{}), word, skip);
     for (int64_t i = 0; i < k; ++i) write(i, static_cast<int64_t>(static_cast<uint32_t>(words[i])));
     return;
   }
-  const Entry* entries = select_first<Entry>(n, k, memory(TypeTag<Entry>{}), [&](int64_t i) {
-    const uint64_t key = key_of(in[i * stride]);
-    return Entry{largest ? ~key : key, i};
-  });
+  const Entry* entries = select_first<Entry>(
+      n, k, memory(TypeTag<Entry>{}),
+      [&](int64_t i) {
+        const uint64_t key = key_of(in[i * stride]);
+        return Entry{largest ? ~key : key, i};
+      },
+      [](int64_t i, const Entry&) { return i; });
   for (int64_t i = 0; i < k; ++i) write(i, entries[i].position);
 }
 

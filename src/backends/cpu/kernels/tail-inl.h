@@ -70,6 +70,18 @@ HWY_INLINE void for_vectors(int64_t n, const Fn& fn) {
   if (i < n) fn(i, FirstLanes{static_cast<size_t>(n - i)});
 }
 
+HWY_INLINE double sum_of_lanes(VF32 v) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(v);
+#else
+  const F32 d;
+  const hn::Half<F32> half;
+  const hn::Repartition<double, F32> wide;
+  const auto pairs = hn::Add(hn::PromoteTo(wide, hn::LowerHalf(half, v)), hn::PromoteTo(wide, hn::UpperHalf(half, v)));
+  return hn::GetLane(hn::SumOfLanes(wide, pairs));
+#endif
+}
+
 // The sum over [0, n) of fn(i, memory), a vector whose lanes beyond the tail are zero. Runs of f32 accumulators, totals
 // in double: relative error about 1e-7 of the sum of magnitudes for any n.
 template <class Fn>
@@ -77,7 +89,6 @@ HWY_INLINE double sum_vectors(int64_t n, const Fn& fn) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int64_t kRun = 128;
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
   double total = 0;
   for (int64_t i = 0; i < n;) {
     const int64_t end = i + std::min((n - i) / lanes, kRun) * lanes;
@@ -93,10 +104,7 @@ HWY_INLINE double sum_vectors(int64_t n, const Fn& fn) {
       b = hn::Add(b, fn(i, FirstLanes{static_cast<size_t>(n - i)}));
       i = n;
     }
-    hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, buffer);
-    double chains[4] = {};  // one alone would wait longer than a short row takes
-    for (int64_t k = 0; k < lanes; ++k) chains[k % 4] += buffer[k];
-    total += (chains[0] + chains[1]) + (chains[2] + chains[3]);
+    total += sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
   }
   return total;
 }

@@ -17,6 +17,7 @@ void plan_clusters(Planner& planner) {
   dots.finish();
   for (const ir::Op& op : planner.program().ops()) {
     if (op.primitive == &ir::prim::add && !planner.absorbed(op)) plan_add_bytes(planner, op);
+    if (op.primitive == &ir::prim::gather && !planner.absorbed(op)) plan_checked_gather(planner, op);
   }
   plan_attention_halves(planner);
   plan_tile_clusters(planner);

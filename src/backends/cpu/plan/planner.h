@@ -98,22 +98,22 @@ class Planner {
 };
 
 // Kernels: each returns a step, or null after saying why not.
-std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op);       // steps/view_step.cc
-std::unique_ptr<Step> plan_table(Planner& planner, const ir::Op& op);      // steps/table_step.cc
-std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);       // steps/tile_step.cc
-std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);     // steps/reduce_step.cc
-std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);  // steps/normalize_step.cc
-std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);  // steps/attention_step.cc
-std::unique_ptr<Step> plan_rotary(Planner& planner, const ir::Op& op);     // steps/rotary_step.cc
-std::unique_ptr<Step> plan_recurrent(Planner& planner, const ir::Op& op);  // steps/recurrent_step.cc
-std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);       // steps/pool_step.cc
-std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);     // steps/resize_step.cc
-std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);     // steps/move_step.cc
-std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);
-std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);   // steps/update_step.cc
-std::unique_ptr<Step> plan_order(Planner& planner, const ir::Op& op);    // steps/order_step.cc
-std::unique_ptr<Step> plan_windows(Planner& planner, const ir::Op& op);  // steps/window_step.cc
-std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);    // steps/plain_step.cc
+std::unique_ptr<Step> plan_view(Planner& planner, const ir::Op& op);         // steps/view_step.cc
+std::unique_ptr<Step> plan_table(Planner& planner, const ir::Op& op);        // steps/table_step.cc
+std::unique_ptr<Step> plan_tile(Planner& planner, const ir::Op& op);         // steps/tile_step.cc
+std::unique_ptr<Step> plan_reduce(Planner& planner, const ir::Op& op);       // steps/reduce_step.cc
+std::unique_ptr<Step> plan_normalize(Planner& planner, const ir::Op& op);    // steps/normalize_step.cc
+std::unique_ptr<Step> plan_attention(Planner& planner, const ir::Op& op);    // steps/attention_step.cc
+std::unique_ptr<Step> plan_rotary(Planner& planner, const ir::Op& op);       // steps/rotary_step.cc
+std::unique_ptr<Step> plan_recurrent(Planner& planner, const ir::Op& op);    // steps/recurrent_step.cc
+std::unique_ptr<Step> plan_pool(Planner& planner, const ir::Op& op);         // steps/pool_step.cc
+std::unique_ptr<Step> plan_resize(Planner& planner, const ir::Op& op);       // steps/resize_step.cc
+std::unique_ptr<Step> plan_gather(Planner& planner, const ir::Op& op);       // steps/gather_step.cc
+std::unique_ptr<Step> plan_concatenate(Planner& planner, const ir::Op& op);  // steps/move_step.cc
+std::unique_ptr<Step> plan_update(Planner& planner, const ir::Op& op);       // steps/update_step.cc
+std::unique_ptr<Step> plan_order(Planner& planner, const ir::Op& op);        // steps/order_step.cc
+std::unique_ptr<Step> plan_windows(Planner& planner, const ir::Op& op);      // steps/window_step.cc
+std::unique_ptr<Step> plan_plain(Planner& planner, const ir::Op& op);        // steps/plain_step.cc
 
 // Convolutions take over what follows them (place their own step); false: the plain kernel must do. Products do the
 // same (steps/dot_step.h).
@@ -127,6 +127,9 @@ bool plan_quantized_convolution(Planner& planner, const ir::Op& op);  // steps/i
 
 // Sums of dequantized values that become bytes again.
 bool plan_add_bytes(Planner& planner, const ir::Op& op);  // steps/add_bytes_step.cc
+
+// A gather checks its indices itself where nothing else reads the checked ones.
+void plan_checked_gather(Planner& planner, const ir::Op& op);  // steps/gather_step.cc
 
 // Attention reads keys and values of a half type as they are: marks the conversions of those that it alone reads.
 void plan_attention_halves(Planner& planner);  // steps/attention_step.cc
