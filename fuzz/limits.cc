@@ -36,6 +36,8 @@ Limits::~Limits() { limited = false; }
 
 bool memory_is_there(size_t bytes) { return fits(tensor_bytes, bytes, fuzzing::Limits::kTensorBytes); }
 
+void give_back_free_memory() {}
+
 void LoopGrowth::check(size_t state_bytes, int64_t) const {
   if (state_bytes + rows_ > fuzzing::Limits::kTensorBytes)
     throw Error(ErrorCode::out_of_memory, "Loop: more than an execution may take");
@@ -43,13 +45,14 @@ void LoopGrowth::check(size_t state_bytes, int64_t) const {
 
 }  // namespace transmuter
 
-// NOLINTBEGIN(misc-new-delete-overloads): the array forms call these; aligned blocks are few and small.
+// NOLINTBEGIN(misc-new-delete-overloads): arrays and aligned blocks are few and small.
 void* operator new(size_t bytes) {
   if (!transmuter::fits(transmuter::other_bytes, bytes, transmuter::fuzzing::Limits::kOtherBytes))
     throw std::bad_alloc();
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 // NOLINTEND(misc-new-delete-overloads)

@@ -142,7 +142,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  if (seed % 8 != 0)
+  if (seed % 32 != 0)
     if (const size_t changed = fuzzing::mutate_model(data, size, max_size, seed)) return changed;
   return LLVMFuzzerMutate(data, size, max_size);
 }

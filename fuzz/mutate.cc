@@ -83,6 +83,7 @@ class Mutator {
       std::vector<Place> nodes;
       for (const Place& place : places)
         if (place.schema == Schema::node) nodes.push_back(place);
+      if (below(4) == 0 && change_shape(model, places)) continue;
       if (!nodes.empty() && below(2) == 0)
         change_node(*nodes[below(nodes.size())].message, nodes);
       else
@@ -151,6 +152,54 @@ class Mutator {
     field.wire = wire;
   }
 
+  // The same elements in another shape; what the input of that name declares goes.
+  bool change_shape(Message& model, const std::vector<Place>& places) {
+    std::vector<Message*> tensors;
+    for (const Place& place : places)
+      if (place.schema == Schema::tensor) tensors.push_back(place.message);
+    if (tensors.empty()) return false;
+    Message& tensor = *tensors[below(tensors.size())];
+    std::vector<int64_t> dims;
+    for (const Field& field : tensor.fields) {
+      if (field.number != onnx::tensor_field::kDims) continue;
+      if (field.wire != Wire::varint) return false;
+      Message one;
+      one.fields.push_back(field);
+      dims.push_back(one.integer(onnx::tensor_field::kDims));
+    }
+    const size_t at = below(dims.size() + 1);
+    switch (below(4)) {
+      case 0:
+        dims.insert(dims.begin() + static_cast<ptrdiff_t>(at), 1);
+        break;
+      case 1:
+        if (dims.size() < 2) return false;
+        dims[0] *= dims[1];
+        dims.erase(dims.begin() + 1);
+        break;
+      case 2:
+        if (dims.size() < 2) return false;
+        std::swap(dims[below(dims.size())], dims[below(dims.size())]);
+        break;
+      default:
+        std::erase(dims, 1);
+        break;
+    }
+    tensor.remove(onnx::tensor_field::kDims);
+    for (const int64_t dim : dims) tensor.fields.push_back(onnx::integer_field(onnx::tensor_field::kDims, dim));
+    Field* graph = model.find(onnx::model_field::kGraph);
+    if (!graph) return true;
+    const std::string_view name = tensor.text(onnx::tensor_field::kName);
+    for (Field& field : graph->open().fields) {
+      if (field.number != onnx::graph_field::kInput || !field.message) continue;
+      if (field.message->text(onnx::value_field::kName) != name) continue;
+      Field* type = field.message->find(onnx::value_field::kType);
+      Field* held = type && type->message ? type->message->find(1) : nullptr;
+      if (held && held->message) held->message->remove(2);
+    }
+    return true;
+  }
+
   void change_message(const Place& place) {
     std::vector<Field>& fields = place.message->fields;
     if (fields.empty()) {
@@ -165,6 +214,13 @@ class Mutator {
         return;
       case 1: {
         Field copy = field;
+        if (place.schema == Schema::graph && copy.number == onnx::graph_field::kNode && copy.message) {
+          // Under names of its own, or the model would only be refused.
+          std::vector<std::string> outputs = copy.message->texts(onnx::node_field::kOutput);
+          for (std::string& output : outputs)
+            if (!output.empty()) output += std::to_string(below(1000));
+          copy.message->set_texts(onnx::node_field::kOutput, outputs);
+        }
         fields.insert(fields.begin() + static_cast<ptrdiff_t>(below(fields.size() + 1)), std::move(copy));
         return;
       }

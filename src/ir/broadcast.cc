@@ -79,7 +79,11 @@ Value Builder::squeeze(Value x, const std::vector<int64_t>& axes) {
 
 Value Builder::reduce_keep(Value x, ReduceKind kind, const std::vector<int64_t>& axes) {
   Dims to = shape(x);
-  for (int64_t axis : axes) to[static_cast<size_t>(axis)] = 1;
+  for (int64_t axis : axes) {
+    if (axis < 0 || axis >= rank(x))
+      throw Error(ErrorCode::invalid_model, str("reduce: axis ", axis, " of ", to_string(type(x))));
+    to[static_cast<size_t>(axis)] = 1;
+  }
   return reshape(reduce(x, kind, axes), std::move(to));
 }
 

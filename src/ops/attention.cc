@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/attention_parts.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -61,6 +62,8 @@ void attention(OpContext& op) {
   Value k = heads_of(1, kv_heads), v = heads_of(2, kv_heads);
   if (op.has_input(4)) {
     op.check(op.has_input(5), "past_key without past_value");
+    require_rank(op, 4, 4);
+    require_rank(op, 5, 4);
     const Value past = op.input(4);
     attributes.offset = b.shape(past)[2];
     k = b.concatenate({past, k}, 2);

@@ -17,6 +17,8 @@ Value split_heads(Builder& b, Value x, Dim heads) {
 
 Value merge_heads(Builder& b, Value x) {
   const Dims shape = b.shape(x);
+  if (shape.size() != 4)
+    throw Error(ErrorCode::invalid_model, str("attention: heads apart have rank 4, not ", shape.size()));
   return b.reshape(b.transpose(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
 }
 
@@ -32,7 +34,16 @@ Value as_rank_4(Builder& b, Value mask) {
   return b.reshape(mask, shape);
 }
 
+namespace {
+
+void require_rows(Builder& b, Value table) {
+  if (b.rank(table) == 0) throw Error(ErrorCode::invalid_model, "a table of rows must have an axis");
+}
+
+}  // namespace
+
 Value take_rows(Builder& b, Value table, Value indices) {
+  require_rows(b, table);
   const int64_t indices_rank = b.rank(indices);
   ir::GatherAttributes gather;
   for (int64_t i = 1; i < b.rank(table); ++i) gather.offset_dims.push_back(indices_rank + i - 1);
@@ -45,6 +56,7 @@ Value take_rows(Builder& b, Value table, Value indices) {
 }
 
 Value take_checked_rows(Builder& b, Value table, Value indices) {
+  require_rows(b, table);
   return take_rows(b, table, ir::checked_indices(b, indices, {b.shape(table)[0]}, false, "index"));
 }
 

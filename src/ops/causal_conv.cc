@@ -2,6 +2,7 @@
 // its state. com.microsoft VarlenCausalConvWithState: the same over sequences one after the other.
 #include "ir/composites/composites.h"
 #include "ops/attention_parts.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -41,6 +42,9 @@ void causal_conv(OpContext& op) {
   }
   require_float(op, 0);
   op.check(op.rank(1) == 3, "the weight must have rank 3, has ", op.rank(1));
+  require_rank(op, 0, 3, last ? 8 : 3);
+  require_rank(op, 2, 1);
+  require_rank(op, 3, 3, last ? 8 : 3);
   Builder& b = op.build();
   const Dims shape = op.shape(0);
   // Channels may be several last axes.
@@ -87,6 +91,10 @@ void varlen_causal_conv(OpContext& op) {
   op.ignore_attributes({"delta_offset", "group_size"});  // of kernel_delta
   if (op.has_input(6) || op.has_input(7)) op.unsupported("kernel_delta and previous_mask");
   require_float(op, 0);
+  require_rank(op, 0, 2);
+  require_rank(op, 1, 3);
+  require_rank(op, 2, 1);
+  require_rank(op, 4, 3);
   Builder& b = op.build();
   const Value x = b.convert(op.input(0), DType::f32), kernel = b.convert(op.input(1), DType::f32);
   const Dim tokens = b.shape(x)[0], channels = b.shape(x)[1], sequences = op.shape(4)[0];

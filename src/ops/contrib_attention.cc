@@ -2,6 +2,7 @@
 #include "ops/contrib_attention.h"
 
 #include "ops/matmul.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -81,6 +82,15 @@ void multi_head(OpContext& op) {
   op.check(heads > 0, "num_heads must be positive, is ", heads);
   if (op.has_input(9)) op.unsupported("cache_indirection");
   require_float(op, 0);
+  require_rank(op, 0, 3, 5);
+  op.check(op.rank(0) != 4, "the query must have rank 3, or 5 where all is packed, has 4");
+  require_rank(op, 1, 3, 5);
+  require_rank(op, 2, op.has_input(1) ? op.rank(1) : 3);
+  require_rank(op, 3, 1);
+  require_rank(op, 6, 4);
+  require_rank(op, 7, 4);
+  op.check(op.rank(0) == 5 || (op.has_input(1) && (op.rank(1) == 5 || op.has_input(2))),
+           "there are no keys and values");
   Builder& b = op.build();
   Value q, k, v;
   // One of the packed operands [b, s, heads, n, d] as [b, heads, s, d].
@@ -168,6 +178,7 @@ void finish_attention(OpContext& op, std::vector<Value> heads, size_t mask, size
   const auto both = [&] { return b.concatenate({b.expand_dims(heads[1], {0}), b.expand_dims(heads[2], {0})}, 0); };
   Value present;  // [2, b, heads, s, d], as the cache is
   if (op.has_input(past_input)) {
+    require_rank(op, past_input, 5);
     const Value cache = op.input(past_input);
     past = b.shape(cache)[3];
     present = b.concatenate({cache, both()}, 3);
@@ -188,6 +199,8 @@ void attention(OpContext& op) {
   if (op.attribute_int("past_present_share_buffer", 0) != 0) op.unsupported("past_present_share_buffer");
   op.ignore_attributes({"rotary_embedding_dim"});  // of do_rotary
   require_float(op, 0);
+  require_rank(op, 0, 3);
+  require_rank(op, 1, 2);
   Builder& b = op.build();
   Value projected = matmul(b, op.input(0), op.input(1), op.dtype(0));
   if (op.has_input(2)) projected = b.add(projected, b.broadcast_to(op.input(2), b.shape(projected)));

@@ -1,6 +1,7 @@
 // com.microsoft DecoderMaskedMultiHeadAttention (one query) and SparseAttention (blocks of keys by a layout).
 #include "ops/contrib_attention.h"
 #include "ops/kv_cache.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -20,6 +21,12 @@ void decoder_masked(OpContext& op) {
   op.ignore_attributes({"output_qk"});  // the outputs say it
   if (op.has_input(9)) op.unsupported("cache_indirection");
   require_float(op, 0);
+  require_rank(op, 0, 3);
+  require_rank(op, 1, 3, 4);
+  op.check(!op.has_input(1) || op.has_input(2), "key without value");
+  if (op.has_input(1)) require_rank(op, 2, op.rank(1));
+  for (const size_t past : {5, 6}) require_rank(op, past, 4);
+  require_rank(op, 10, 1);
   Builder& b = op.build();
   Value query = op.input(0), key, value;
   if (op.has_input(1)) {
@@ -89,6 +96,8 @@ void sparse_attention(OpContext& op) {
   const float scale = op.attribute_float("scale", 0.0F);
   op.check(heads.hint() > 0 && kv_heads.hint() > 0 && block > 0, "heads and sparse_block_size must be positive");
   require_float(op, 0);
+  for (const size_t past : {3, 4}) require_rank(op, past, 4);
+  for (const size_t table : {5, 6, 9, 10}) require_rank(op, table, 2);
   Builder& b = op.build();
   Value q, k, v;
   if (op.has_input(1)) {

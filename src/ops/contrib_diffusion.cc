@@ -2,6 +2,7 @@
 // SkipGroupNorm, BiasAdd, BiasSplitGelu, NhwcConv.
 #include "ir/composites/composites.h"
 #include "ops/conv.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -68,6 +69,7 @@ void bias_add(OpContext& op) {
 // The left half of the channels times gelu of the right half.
 void bias_split_gelu(OpContext& op) {
   require_float(op, 0);
+  require_rank(op, 0, 1, 8);
   Builder& b = op.build();
   const DType dtype = op.dtype(0);
   const Value x = in_f32(b, op.input(0));

@@ -1,6 +1,7 @@
 // com.microsoft norms with gates and streams: GatedRMSNorm, BranchwiseRMSNorm, GatedAdd, HyperConnection*. All in f32,
 // rounded once.
 #include "ir/composites/composites.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -87,6 +88,7 @@ Value mix_of(OpContext& op, size_t i, const Dims& streams) {
   Builder& b = op.build();
   Value mix = wide(op, i);
   const size_t rank = streams.size();
+  op.check(rank >= 2, "streams of rank ", rank);
   if (static_cast<size_t>(b.rank(mix)) == rank - 1) {
     const bool by_branch = decide_eq(b.shape(mix).back(), streams[rank - 2], "streams: is the mix by branch?");
     Dims shape = streams;

@@ -6,6 +6,7 @@
 #include "ops/attention_parts.h"
 #include "ops/cache_coding.h"
 #include "ops/kv_cache.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -155,6 +156,8 @@ ir::AttentionAttributes read_attributes(OpContext& op, Dim head_size) {
 
 void group_query(OpContext& op) {
   require_float(op, kQuery);
+  for (const size_t past : {kPastKey, kPastValue}) require_rank(op, past, 4);
+  for (const size_t table : {kCos, kSin}) require_rank(op, table, 2);
   Builder& b = op.build();
   Heads heads = read_heads(op);
   const Dims shape = b.shape(heads.q);

@@ -6,6 +6,7 @@
 #include "ir/counted_loop.h"
 #include "ops/activation.h"
 #include "ops/attention_parts.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -183,6 +184,9 @@ void linear_attention(OpContext& op) {
   op.check(query_heads > 0 && heads > 0, "the numbers of heads must be positive");
   require_float(op, 0);
   require_parts(op, rule, 4, 5);
+  require_rank(op, 0, 3);
+  require_rank(op, 3, 4);
+  require_rank(op, 5, 3);
   Builder& b = op.build();
   op.check(op.rank(0) == 3, "input 0 must have rank 3, has ", op.rank(0));
   const Dim batch = op.shape(0)[0], steps = op.shape(0)[1];
@@ -259,22 +263,22 @@ void gated_delta_net(OpContext& op) {
            " is not one of the operator's");
   require_float(op, 0);
   require_parts(op, rule, 4, 5);
+  // Packed operands have one axis less.
+  const int64_t packed = op.has_input(1) ? 0 : 1;
+  require_rank(op, 0, 3 - packed, 4 - packed);
+  op.check(packed == 1 || op.has_input(2), "there are no values");
+  require_rank(op, 1, op.rank(0));
+  require_rank(op, 2, op.rank(0));
+  require_rank(op, 3, 1);
+  require_rank(op, 6, 4);
+  require_rank(op, 7, 1, 2);
+  require_rank(op, 8, 1, 2);
   Builder& b = op.build();
-  const auto check_rank = [&](size_t i, int64_t least, int64_t most) {
-    op.check(op.rank(i) >= least && op.rank(i) <= most, "input ", i, " has rank ", op.rank(i), ", not ", least, " to ",
-             most);
-  };
-  check_rank(0, 2, 4);
-  if (op.has_input(1)) {
-    check_rank(0, 3, 4);
-    for (const size_t i : {1, 2}) check_rank(i, op.rank(0), op.rank(0));
-  }
-  if (op.has_input(6)) check_rank(6, 4, 4);
-  if (op.has_input(3)) check_rank(3, 1, 1);
-  const Dims leading(op.shape(0).begin(), op.shape(0).begin() + (op.rank(0) == 4 ? 2 : 1));
+  const Dims leading(op.shape(0).begin(), op.shape(0).begin() + (op.rank(0) == 4 - packed ? 2 : 1));
   const Dim tokens = product(leading);
   const size_t skip = leading.size();
   const auto flat = [&](size_t i) {
+    op.check(op.rank(i) > static_cast<int64_t>(skip), "input ", i, " has only rank ", op.rank(i));
     Dims shape(op.shape(i).begin() + static_cast<std::ptrdiff_t>(skip), op.shape(i).end());
     shape.insert(shape.begin(), tokens);
     return b.reshape(b.convert(op.input(i), DType::f32), shape);
@@ -287,11 +291,11 @@ void gated_delta_net(OpContext& op) {
   } else {
     op.check(op.has_input(6), "packed operands need an initial_state");
     const Dim value_width = op.shape(6)[1] * op.shape(6)[2], inner = op.shape(6)[3];
-    const Value packed = flat(0);
-    const Dim width = b.shape(packed)[1], query_width = floor_div(width - value_width, 2);
+    const Value all = flat(0);
+    const Dim width = b.shape(all)[1], query_width = floor_div(width - value_width, 2);
     const Dim heads = floor_div(query_width, inner);
     const auto part = [&](Dim from, Dim to, Dim n, Dim d) {
-      return b.reshape(b.slice_axis(packed, 1, from, to), {tokens, n, d});
+      return b.reshape(b.slice_axis(all, 1, from, to), {tokens, n, d});
     };
     q = part(0, query_width, heads, inner);
     k = part(query_width, query_width * 2, heads, inner);

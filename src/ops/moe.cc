@@ -5,6 +5,7 @@
 #include "ir/composites/composites.h"
 #include "ops/matmul.h"
 #include "ops/nbits.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -124,6 +125,7 @@ Value tokens_of(OpContext& op, size_t i) {
 }
 
 void moe(OpContext& op) {
+  require_rank(op, 1, 2);
   const ExpertActivation activation = read_activation(op);
   Builder& b = op.build();
   const Value x = tokens_of(op, 0);
@@ -204,7 +206,14 @@ void qmoe(OpContext& op) {
   };
   const QuantisedLayer first = layer(2, 11, "fc1_expert_weight_bits"), second = layer(5, 12, "fc2_expert_weight_bits"),
                        third = layer(8, 13, "fc3_expert_weight_bits");
-  op.check(op.rank(2) == 3 && op.rank(5) == 3, "weights must have rank 3");
+  require_rank(op, 1, 2);
+  for (const size_t weight : {2, 5, 8}) {
+    require_rank(op, weight, 3);
+    require_rank(op, weight + 1, 2, 3);
+    require_rank(op, weight + 2, 2);
+  }
+  for (const size_t zeros : {11, 12, 13}) require_rank(op, zeros, block > 0 ? 3 : 2);
+  require_rank(op, 14, 2);
   Builder& b = op.build();
   const Value x = tokens_of(op, 0);
   const Value weights = routing(op, op.input(1), op.has_input(14) ? op.input(14) : Value(), Normalise::always);
@@ -227,6 +236,8 @@ void moe_group_router(OpContext& op) {
   const int64_t best_groups = op.attribute_int("topk_group", 1), in_group = op.attribute_int("group_topk", 2);
   const float sentinel = op.attribute_float("router_sentinel", -10000.0F);
   op.check(k > 0 && groups > 0 && best_groups > 0 && in_group > 0, "the counts must be positive");
+  require_rank(op, 0, 1, 8);
+  require_rank(op, 2, 2);
   Builder& b = op.build();
   Value logits = op.input(0);
   if (op.has_input(2)) {

@@ -4,6 +4,7 @@
 #include "ops/integer_product.h"
 #include "ops/matmul.h"
 #include "ops/quantize.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -80,6 +81,8 @@ void qattention(OpContext& op) {
   const int64_t heads = op.attribute_int("num_heads");
   if (op.attribute_int("do_rotary", 0) != 0) op.unsupported("do_rotary");
   if (op.attribute_int("past_present_share_buffer", 0) != 0) op.unsupported("past_present_share_buffer");
+  require_rank(op, 0, 3);
+  require_rank(op, 1, 2);
   Builder& b = op.build();
   const Value product = integer_matmul(b, op.input(0), zero_point_of(op, 6, 0), op.input(1), zero_point_of(op, 7, 1));
   const Value scale = scales_multiplied(b, scale_of(op, 3), scale_of(op, 4));

@@ -1,5 +1,6 @@
 // RotaryEmbedding, of ai.onnx and of com.microsoft (there: position_ids second, or one offset for all).
 #include "ops/attention_parts.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -31,6 +32,8 @@ void rotary(OpContext& op, size_t positions, size_t cos, size_t sin) {
   op.check(rank == 3 || rank == 4, "the input must have rank 3 or 4, has ", rank);
   const Dims shape = op.shape(0);
   const Dim length = rank == 3 ? shape[1] : shape[2];
+  require_rank(op, cos, 2, 3);
+  require_rank(op, sin, 2, 3);
   const Value c = rows_for(op, cos, positions, length), s = rows_for(op, sin, positions, length);
   if (rotated > 0) require_eq(b.shape(c).back(), rotated / 2, "RotaryEmbedding: the caches' width and the attribute");
   if (rank == 4) return op.output(0, rotate(b, op.input(0), c, s, interleaved));
@@ -62,6 +65,8 @@ void multimodal(OpContext& op) {
   op.check(op.rank(1) == 3 && op.rank(2) == 2 && op.rank(3) == 2, "position_ids and the caches must have rank 3 and 2");
   require_eq(op.shape(1)[0], 3, "MRotaryEmbedding: streams of positions");
   const int64_t columns = specialize(op.shape(2)[1], "MRotaryEmbedding: columns of the caches");
+  for (const int64_t extent : section)
+    op.check(extent >= 0 && extent <= columns, "mrope_section has ", extent, " of ", columns, " columns");
   std::vector<int64_t> stream(static_cast<size_t>(columns), 0);
   for (int64_t i = 0; i < columns; ++i) {
     const int64_t turn = i % 3;

@@ -4,6 +4,7 @@
 
 #include "onnx/tensor_proto.h"
 #include "ops/complex_pairs.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -82,6 +83,7 @@ void stft(OpContext& op) {
   require_float(op, 0);
   Builder& b = op.build();
   op.check(op.rank(0) == 2 || op.rank(0) == 3, "the signal must have rank 2 or 3, has ", op.rank(0));
+  require_rank(op, 2, 1);
   const DType dtype = op.dtype(0), inner = dtype == DType::f64 ? DType::f64 : DType::f32;
   Value signal = b.convert(op.input(0), inner);
   if (op.rank(0) == 2) signal = b.expand_dims(signal, {2});

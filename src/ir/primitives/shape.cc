@@ -309,11 +309,13 @@ Value Builder::slice(Value x, Dims start, Dims limit, Dims stride) {
                std::make_shared<SliceAttributes>(std::move(start), std::move(limit), std::move(stride)));
 }
 Value Builder::slice_axis(Value x, int64_t axis, Dim start, Dim limit, Dim stride) {
+  if (axis < 0 || axis >= rank(x))
+    throw Error(ErrorCode::invalid_model, str("slice: axis ", axis, " of ", to_string(type(x))));
   Dims from(shape(x).size(), 0), to = shape(x), by(shape(x).size(), 1);
   size_t i = static_cast<size_t>(axis);
-  from.at(i) = start;
-  to.at(i) = limit;
-  by.at(i) = stride;
+  from[i] = start;
+  to[i] = limit;
+  by[i] = stride;
   return slice(x, std::move(from), std::move(to), std::move(by));
 }
 Value Builder::pad(Value x, Value value, Dims low, Dims high, Dims interior) {
