@@ -207,11 +207,20 @@ void attention(OpContext& op) {
   finish_attention(op, project_heads(op, projected, heads), 3, 4, 5);
 }
 
+// One token after the ones of a cache; buffers of the longest text have an order of their own on GPUs.
+void decoder_masked_self_attention(OpContext& op) {
+  op.check(op.has_input(4), "past is missing");
+  if (op.has_input(8)) op.unsupported("cache_indirection");
+  op.has_input(7);  // the width of a beam says something of cache_indirection alone
+  attention(op);
+}
+
 }  // namespace
 
 void register_contrib_attention(Registry& r) {
   r.add("MultiHeadAttention", {1}, multi_head, kMicrosoft);
   r.add("Attention", {1}, attention, kMicrosoft);
+  r.add("DecoderMaskedSelfAttention", {1}, decoder_masked_self_attention, kMicrosoft);
 }
 
 }  // namespace transmuter::ops

@@ -1,6 +1,7 @@
 // com.microsoft norms with gates and streams: GatedRMSNorm, BranchwiseRMSNorm, GatedAdd, HyperConnection*. All in f32,
 // rounded once.
 #include "ir/composites/composites.h"
+#include "ops/matmul.h"
 #include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -73,13 +74,20 @@ void branchwise_rms_norm(OpContext& op) {
   op.output(0, b.convert(b.reshape(y, op.shape(0)), op.dtype(0)));
 }
 
-// x + y * gate, the product rounded first; the gate is one number a row.
+// x + y * gate, the product rounded first; the gate is one number a row, or the sigmoid of a projection to one, both
+// rounded.
 void gated_add(OpContext& op) {
-  if (op.has_input(3)) op.unsupported("gate_weight");
   require_float(op, 0);
   Builder& b = op.build();
   const Value x = op.input(0);
-  const Value gate = b.broadcast_to(op.input(2), b.shape(x));
+  Value row = op.input(2);
+  if (op.has_input(3)) {
+    op.check(op.rank(3) == 2 && op.rank(2) == op.rank(0), "gate_weight must be [k, 1] and gate have x's rank");
+    const DType dtype = op.dtype(0);
+    const Value projected = matmul(b, b.convert(row, DType::f32), b.convert(op.input(3), DType::f32), DType::f32);
+    row = b.convert(b.logistic(b.convert(b.convert(projected, dtype), DType::f32)), dtype);
+  }
+  const Value gate = b.broadcast_to(row, b.shape(x));
   op.output(0, b.add(x, b.multiply(op.input(1), gate)));
 }
 

@@ -22,8 +22,9 @@ struct ExpertActivation {
   int64_t fusion;  // of gate and linear part: 0 apart, 1 interleaved, 2 one after the other
   float alpha, beta;
   std::optional<float> limit;
+  bool limits_activated = false;  // the activated gate instead of the gate
 
-  bool gated() const { return kind == "swiglu"; }
+  bool gated() const { return kind == "swiglu" || kind == "geglu"; }
   Dim hidden(Dim rows) const { return gated() && fusion != 0 ? floor_div(rows, 2) : rows; }
 };
 
@@ -34,7 +35,8 @@ ExpertActivation read_activation(OpContext& op) {
   a.alpha = op.attribute_float("activation_alpha", 1.0F);
   a.beta = op.attribute_float("activation_beta", 0.0F);
   if (op.has_attribute("swiglu_limit")) a.limit = op.attribute_float("swiglu_limit");
-  if (op.attribute_int("swiglu_limit_after_activation", 0) != 0) op.unsupported("swiglu_limit_after_activation");
+  a.limits_activated = op.attribute_int("swiglu_limit_after_activation", 0) != 0;
+  op.check(!a.limits_activated || a.kind == "swiglu", "swiglu_limit_after_activation needs activation_type swiglu");
   op.check(a.fusion >= 0 && a.fusion <= 2, "swiglu_fusion must be 0, 1 or 2, is ", a.fusion);
   return a;
 }
@@ -50,16 +52,22 @@ Value activated(OpContext& op, const ExpertActivation& a, Value x, Value linear)
       x = a.fusion == 1 ? b.slice_axis(whole, last, 0, rows, 2) : b.slice_axis(whole, last, 0, half);
       linear = a.fusion == 1 ? b.slice_axis(whole, last, 1, rows, 2) : b.slice_axis(whole, last, half, rows);
     }
-    if (!linear) op.invalid("swiglu needs a third layer or swiglu_fusion");
+    if (!linear) op.invalid(a.kind, " needs a third layer or swiglu_fusion");
+    if (a.kind == "geglu") return b.multiply(ir::gelu(b, x, ir::GeluKind::tanh), linear);
     if (a.limit) {
-      x = b.minimum(x, b.like(x, *a.limit));
+      if (!a.limits_activated) x = b.minimum(x, b.like(x, *a.limit));
       linear = b.clamp(b.scalar(b.dtype(x), -*a.limit), linear, b.scalar(b.dtype(x), *a.limit));
     }
-    return b.multiply(ir::silu(b, x, a.alpha), a.beta == 0 ? linear : b.add(linear, b.like(linear, a.beta)));
+    Value gate = ir::silu(b, x, a.alpha);
+    if (a.limit && a.limits_activated) gate = b.minimum(gate, b.like(gate, *a.limit));
+    return b.multiply(gate, a.beta == 0 ? linear : b.add(linear, b.like(linear, a.beta)));
   }
   Value y;
   if (a.kind == "relu") {
     y = b.maximum(x, b.like(x, 0));
+  } else if (a.kind == "relu2") {
+    const Value positive = b.maximum(x, b.like(x, 0));
+    y = b.multiply(positive, positive);
   } else if (a.kind == "gelu") {
     y = ir::gelu(b, x, ir::GeluKind::tanh);
   } else if (a.kind == "silu") {

@@ -341,8 +341,50 @@ def caches_with_room(add):
                 {"num_heads": 2, **extra}, outputs=3, by="onnxruntime", **MICROSOFT)
 
 
+def experts(add):
+    """What ONNX Runtime's CPU kernels refuse of MoE, GatedAdd and DecoderMaskedSelfAttention."""
+    f, r = np.float32, add.rng("experts")
+    tokens, n, hidden, inter = 3, 2, 4, 5
+    x, router = r.normal(size=(tokens, hidden)).astype(f), r.normal(size=(tokens, n)).astype(f)
+    second = r.normal(size=(n, hidden, inter)).astype(f)
+    for kind, attributes in [("relu2", {}), ("geglu", {"swiglu_fusion": 1}), ("geglu", {"swiglu_fusion": 2}),
+                             ("swiglu", {"swiglu_fusion": 2, "swiglu_limit": 0.5, "swiglu_limit_after_activation": 1})]:
+        first = r.normal(size=(n, inter * (1 if kind == "relu2" else 2), hidden)).astype(f)
+        weights = softmax(router)
+        y = np.zeros_like(x)
+        for t in range(tokens):
+            for e in range(n):
+                h = first[e] @ x[t]
+                if kind == "relu2":
+                    h = np.maximum(h, 0) ** 2
+                else:
+                    g, u = (h[::2], h[1::2]) if attributes["swiglu_fusion"] == 1 else (h[:inter], h[inter:])
+                    if kind == "swiglu":
+                        h = np.minimum(g * sigmoid(g), 0.5) * np.clip(u, -0.5, 0.5)
+                    else:
+                        h = 0.5 * g * (1 + np.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3))) * u
+                y[t] += weights[t, e] * (second[e] @ h)
+        label = f"{kind}_{attributes.get('swiglu_fusion', 0)}"
+        add.add("MoE_" + label, "MoE", [x, router, first, None, second], {"k": 2, "activation_type": kind, **attributes},
+                expected=y.astype(f), atol=1e-5, **MICROSOFT)
+    a, b, gate = (r.normal(size=(2, 3, k)).astype(f) for k in (4, 4, 6))
+    weight = r.normal(size=(6, 1)).astype(f)
+    add.add("GatedAdd_projected", "GatedAdd", [a, b, gate, weight], expected=(a + b * sigmoid(gate @ weight)).astype(f), atol=1e-5,
+            **MICROSOFT)
+    x, w, bias = r.normal(size=(2, 1, 8)).astype(f), r.normal(size=(8, 24)).astype(f), r.normal(size=24).astype(f)
+    past = r.normal(size=(2, 2, 2, 3, 4)).astype(f)
+    q, k, v = ((x @ w + bias)[..., i * 8:i * 8 + 8].reshape(2, 1, 2, 4).transpose(0, 2, 1, 3) for i in range(3))
+    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    mask = np.array([[0, 1, 1, 1], [1, 1, 1, 1]], np.int32)
+    scores = q @ k.transpose(0, 1, 3, 2) / 2 + np.where(mask, 0, -10000)[:, None, None]
+    y = (softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(2, 1, 8)
+    add.add("DecoderMaskedSelfAttention", "DecoderMaskedSelfAttention", [x, w, bias, mask, past], {"num_heads": 2}, outputs=2,
+            expected=[y.astype(f), np.stack([k, v])], atol=1e-5, **MICROSOFT)
+
+
 def add_cases(add):
     diffusion(add)
+    experts(add)
     caches_with_room(add)
     products(add)
     paged_codes(add)

@@ -107,7 +107,7 @@ TEST(Breaks, StringsMoveOnTheHost) {
                                    node("Equal", {"picked", "picked"}, {"same"}), node("Shape", {"twice"}, {"d"})},
                          .inputs = {shaped("words", kString, {"n"}), shaped("at", kInt64, {"k"})},
                          .outputs = {value("picked", kString), value("same", kBool), value("d", kInt64)}};
-  const CompiledModel run = compiled(load(parts));
+  const CompiledModel run = compiled(load(parts, 19));  // Equal takes strings since opset 19
   const TensorMap out =
       run({{"words", Tensor::of_strings({"b", "", "a"}, {3})}, {"at", Tensor(std::vector<int64_t>{5, 0, -5}, {3})}});
   EXPECT_EQ(static_cast<const Tensor&>(out.at("picked")).strings(), (std::vector<std::string>{"a", "b", ""}));
