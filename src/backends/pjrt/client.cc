@@ -116,7 +116,7 @@ std::string processor() {
   return text;
 }
 
-constexpr int kOptionsVersion = 2;  // of compile_options(): stored programs were compiled with them
+constexpr int kOptionsVersion = 3;  // of compile_options(): stored programs were compiled with them
 
 std::string file_identity(const std::string& path) {
   std::error_code ignored;
@@ -445,10 +445,10 @@ DeviceBufferPtr Client::upload(const Tensor& tensor, const Shape& room) const {
   return std::make_shared<DeviceBuffer>(shared_from_this(), buffer, tensor.dtype(), tensor.shape(), room);
 }
 
-std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {
+std::shared_ptr<const Loaded> Client::compile(const std::string& text, bool thrifty) const {
   constexpr std::string_view kFormat = "mlir";
-  const auto compiled = [&](bool thrifty) {
-    const std::string options = compile_options(device_id_, position_ == 0, thrifty);
+  const auto compiled = [&](bool in_order) {
+    const std::string options = compile_options(device_id_, position_ == 0, in_order);
     abi::Block<abi::ProgramText> program;
     program.code = text.data();
     program.code_size = text.size();
@@ -462,7 +462,7 @@ std::shared_ptr<const Loaded> Client::compile(const std::string& text) const {
     plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
     return std::make_shared<Loaded>(shared_from_this(), compile.executable);
   };
-  if (is_cpu() && knows_order_) {
+  if (thrifty && is_cpu() && knows_order_) {
     try {
       return compiled(true);
     } catch (const Error& error) {  // older ones don't know the option

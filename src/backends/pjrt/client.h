@@ -96,7 +96,8 @@ class Client : public std::enable_shared_from_this<Client> {
   DeviceBufferPtr upload(const Tensor& tensor, bool weight) const;
   // A copy under other extents, zeros behind; no packed dtype.
   DeviceBufferPtr upload(const Tensor& tensor, const Shape& room) const;
-  std::shared_ptr<const Loaded> compile(const std::string& text) const;
+  // `thrifty`: things are computed when they are needed, not as early as they can be; only XLA for CPUs is told.
+  std::shared_ptr<const Loaded> compile(const std::string& text, bool thrifty = false) const;
   std::shared_ptr<const Loaded> load(const std::string& serialized) const;  // null: not of this plugin
   MemoryFigures memory() const;
 

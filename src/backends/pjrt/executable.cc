@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kKeptPrograms = 16;
 constexpr double kWorthStoring = 0.2;  // seconds; what compiles faster isn't worth a file
 constexpr size_t kExactSizes = 2;      // sets of sizes with a program of their own, before programs for capacities
+constexpr size_t kManyNarrowBytes = size_t{16} << 20;  // of weights that a CPU widens: not all at once
 // The least room, in rows: of caches that grow from run to run, of anything else.
 constexpr int64_t kLeastCache = 256, kLeastText = 16;
 
@@ -60,6 +61,11 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       input_types_.push_back(program.type(parameter.value));
       input_names_.push_back(parameter.name);
     }
+    size_t narrow_bytes = 0;
+    for (const ir::Parameter& parameter : program.parameters())
+      if (parameter.kind == ir::Parameter::Kind::weight && bit_width(parameter.weight.dtype()) < 32)
+        narrow_bytes += parameter.weight.nbytes();
+    thrifty_ = narrow_bytes > kManyNarrowBytes;
     std::vector<bool> taken(result_types_.size());
     int input = 0;
     for (const ir::Parameter& parameter : program_.parameters()) {
@@ -90,11 +96,11 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
 }
 
 std::shared_ptr<const Loaded> DeviceProgram::loaded(const std::string& text) const {
-  const std::string key = cache_->enabled() ? client_->identity() + "\n" + text : "";
+  const std::string key = cache_->enabled() ? str(client_->identity(), thrifty_ ? "\nthrifty\n" : "\n", text) : "";
   if (const auto stored = cache_->find(key))
     if (auto found = client_->load(*stored)) return found;
   const Clock::time_point start = Clock::now();
-  auto made = client_->compile(text);
+  auto made = client_->compile(text, thrifty_);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (cache_->enabled() && seconds >= kWorthStoring) cache_->store(key, made->serialized());
   return made;

@@ -77,6 +77,7 @@ class DeviceProgram {
   std::vector<abi::Buffer*> weight_buffers_;  // of those
   std::vector<bool> may_donate_;              // by parameter: some result has its type
   size_t weight_bytes_ = 0;
+  bool thrifty_ = false;  // many weights are widened in each run
 
   Sizes sizes_;
   std::optional<Capacities> capacities_;  // where something can be padded
