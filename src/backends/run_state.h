@@ -69,6 +69,7 @@ class ArenaPool {
 };
 
 struct RunState final : telemetry::CounterSource {
+  RunState() { enlist(); }
   ~RunState() { retire(); }
   void add_to(telemetry::Counters& sums) const override;
 

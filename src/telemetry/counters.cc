@@ -28,7 +28,7 @@ int64_t held_of(Memory kind) { return held[static_cast<size_t>(kind)].load(std::
 
 }  // namespace
 
-CounterSource::CounterSource() {
+void CounterSource::enlist() {
   Sources& all = sources();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.live.push_back(this);

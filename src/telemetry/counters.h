@@ -16,9 +16,10 @@ class CounterSource {
   virtual void add_to(Counters& sums) const = 0;
 
  protected:
-  CounterSource();
+  CounterSource() = default;
   ~CounterSource() = default;
-  // In the destructor of the class that counts, which add_to() needs whole.
+  // At the end of the constructor and at the start of the destructor of the class that counts: add_to() needs it whole.
+  void enlist();
   void retire() noexcept;
 };
 
