@@ -150,6 +150,9 @@ for guide in language_models pipelines telemetry; do
   check "guide $guide" "$python" tests/check_guides.py "$program" "guides/$guide.md" "$build/guide"
 done
 check "generation" "$python" tests/check_generation.py "$program"
+check "trace file" bash -c '"$1" run "$2/model.onnx" --data-set "$2/test_data_set_0" --trace "$3" >/dev/null &&
+  "$4" tests/check_trace_file.py "$3" load trace compile bind run segment stage step memory miss' \
+  - "$program" "$cases/node/test_softmax_example" "$build/test-logs/trace.json" "$python"
 # Beside its official client, where that can be had.
 has_package huggingface_hub "huggingface_hub>=1,<3" ||
   say "no huggingface_hub: the hub's cache is not compared with its own client"
