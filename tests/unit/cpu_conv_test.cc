@@ -149,7 +149,8 @@ TEST(CpuPool, WindowsOfEveryKind) {
           ThreadPool pool(threads);
           AlignedBytes scratch(pool_scratch_bytes(p, threads));
           pool_windows(p, scratch.data, pool);
-          for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6 * p.windows.taps()) << c.name << " " << i;
+          for (size_t i = 0; i < got.size(); ++i)
+            ASSERT_NEAR(got[i], want[i], 1e-6 * p.windows.taps()) << c.name << " " << i;
         }
       }
     }

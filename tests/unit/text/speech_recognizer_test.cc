@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "errors.h"
+#include "../errors.h"
 #include "transmuter/audio.h"
 #include "transmuter/speech.h"
 

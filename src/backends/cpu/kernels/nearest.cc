@@ -87,19 +87,25 @@ void pick_lines(const T* in, T* out, int lines, const NearestAxis* axes, int64_t
   parallel(pool, count, grain_for(to_line), [&](int64_t begin, int64_t end) {
     int64_t at[kMostAxes] = {}, rest = begin;
     for (int k = lines; k-- > 0; rest /= axes[k].out) at[k] = rest % axes[k].out;
-    const auto source = [&] {
-      int64_t from = 0;
-      for (int k = 0; k < lines; ++k) from = from * axes[k].in + (axes[k].index ? axes[k].index[at[k]] : at[k]);
+    // The last of them moves at each line, those before it seldom.
+    const auto source_of = [&](int first, int last, int64_t from) {
+      for (int k = first; k < last; ++k) from = from * axes[k].in + (axes[k].index ? axes[k].index[at[k]] : at[k]);
       return from;
     };
-    int64_t from = source(), before = -1;
+    const int last = std::max(lines - 1, 0);
+    int64_t outer = source_of(0, last, 0);
+    int64_t from = source_of(last, lines, outer), before = -1;
     bool written = false;  // together with the line before
     for (int64_t line = begin; line < end; ++line) {
-      for (int k = lines; k-- > 0;) {
-        if (++at[k] < axes[k].out) break;
-        at[k] = 0;
+      if (lines > 0 && ++at[last] == axes[last].out) {
+        at[last] = 0;
+        for (int k = last; k-- > 0;) {
+          if (++at[k] < axes[k].out) break;
+          at[k] = 0;
+        }
+        outer = source_of(0, last, 0);
       }
-      const int64_t next = line + 1 < end ? source() : -1;
+      const int64_t next = line + 1 < end ? source_of(last, lines, outer) : -1;
       T* const to = out + line * to_line;
       const bool twins = doubled && block == 1 && next == from && from != before;
       if (!written && from == before) {
