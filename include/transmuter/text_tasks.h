@@ -201,7 +201,8 @@ struct Ranked {
   double score = 0;
 };
 
-// A cross encoder: reads question and document together.
+// A cross encoder, which reads query and document together; or, where modules.json names a LogitScore, a language model
+// that is shown both by its chat template and asked for a token (such as Qwen3-Reranker).
 class Reranker {
  public:
   static Reranker load(const std::string& folder, const TextTaskOptions& options = {});

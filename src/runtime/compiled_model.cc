@@ -84,6 +84,21 @@ void check_value(const ValueSpec& spec, const Value& value) {
 
 }  // namespace
 
+namespace {
+
+// What was given and is no input of the model, for a message.
+std::string strangers(const TensorMap& given, const std::vector<ValueSpec>& specs) {
+  std::string names;
+  for (const auto& [name, value] : given) {
+    const bool known =
+        std::any_of(specs.begin(), specs.end(), [&](const ValueSpec& spec) { return spec.name == name; });
+    if (!known) names += (names.empty() ? ", and knows no " : ", ") + name;
+  }
+  return names;
+}
+
+}  // namespace
+
 std::vector<Value> Model::Impl::by_position(const TensorMap& given) const {
   const auto& specs = inputs;
   std::vector<Value> values(specs.size());
@@ -92,7 +107,7 @@ std::vector<Value> Model::Impl::by_position(const TensorMap& given) const {
     const auto found = given.find(specs[i].name);
     if (found == given.end()) {
       if (!specs[i].optional && specs[i].kind != Value::Kind::optional) {
-        refuse(specs[i], str("missing; the model wants ", listed(specs)));
+        refuse(specs[i], str("missing; the model wants ", listed(specs), strangers(given, specs)));
       }
       continue;
     }

@@ -23,7 +23,11 @@ struct TextEmbedder::Impl {
   Impl(const std::string& folder, const TextTaskOptions& options)
       : modules(read_sentence_modules(folder_of(folder))),
         model(folder, with_limit(options, modules), "sentence embeddings",
-              {{.names = {"sentence_embedding", "last_hidden_state", "token_embeddings"}}}) {}
+              {{.names = {"sentence_embedding", "last_hidden_state", "token_embeddings"}}}) {
+    if (modules.logit_score)
+      throw Error(ErrorCode::unsupported, str((model.folder() / "modules.json").string(),
+                                              " is that of a model that ranks (LogitScore): it gives no vectors"));
+  }
 
   std::string prompt(const EmbedOptions& options) const {
     const auto named = [&](const std::string& name) -> const std::string* {

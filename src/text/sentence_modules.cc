@@ -95,7 +95,21 @@ SentenceModules::Step read_layer_norm(const fs::path& folder) {
   return step;
 }
 
-void read_transformer(const fs::path& folder, SentenceModules& out) {
+SentenceModules::LogitScore read_logit_score(const fs::path& path) {
+  const Json json = need_json(path);
+  const JsonReader config(json, path.string());
+  const auto id = [&](const char* name) -> std::optional<int64_t> {
+    if (!config.find(name)) return std::nullopt;
+    const int64_t value = config.integer(name, 0);
+    if (value < 0) throw Error(ErrorCode::invalid_model, str("\"", name, "\" in ", path.string(), " is no token's id"));
+    return value;
+  };
+  const std::optional<int64_t> yes = id("true_token_id");
+  if (!yes) throw Error(ErrorCode::invalid_model, str("there is no \"true_token_id\" in ", path.string()));
+  return {*yes, id("false_token_id"), ""};
+}
+
+void read_transformer(const fs::path& folder, SentenceModules& out, std::string& variables) {
   // sentence_bert_config.json; older models have another name in the middle.
   std::vector<fs::path> files;
   std::error_code none;
@@ -109,6 +123,10 @@ void read_transformer(const fs::path& folder, SentenceModules& out) {
   const JsonReader config(json, path.string());
   out.max_length = static_cast<size_t>(std::max<int64_t>(config.integer("max_seq_length", 0), 0));
   out.lower_case = config.flag("do_lower_case", false);
+  const Json* processing = config.find("processing_kwargs");
+  if (!processing || !processing->is_object()) return;
+  const auto chat = processing->find("chat_template");
+  if (chat != processing->end() && chat->is_object()) variables = chat->dump();
 }
 
 void read_prompts(const fs::path& path, SentenceModules& out) {
@@ -128,8 +146,9 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
   read_prompts(folder / "config_sentence_transformers.json", out);
   const fs::path path = folder / "modules.json";
   const std::optional<std::string> text = read_text_file(path);
+  std::string variables;
   if (!text) {
-    read_transformer(folder, out);
+    read_transformer(folder, out, variables);
     out.steps.push_back({});
     return out;
   }
@@ -150,9 +169,11 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
     const std::string kind = class_name(reader.text("type"));
     const fs::path place = folder / reader.text("path");
     if (kind == "Transformer") {
-      read_transformer(place, out);
+      read_transformer(place, out, variables);
     } else if (kind == "Pooling") {
       read_pooling(place / "config.json", out);
+    } else if (kind == "LogitScore") {
+      out.logit_score = read_logit_score(place / "config.json");
     } else if (kind == "Dense") {
       out.steps.push_back(read_dense(place));
     } else if (kind == "LayerNorm") {
@@ -164,6 +185,7 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
                   str("the module ", reader.text("type"), " in ", path.string(), " is not known"));
     }
   }
+  if (out.logit_score) out.logit_score->variables = variables;
   return out;
 }
 

@@ -23,12 +23,21 @@ struct SentenceModules {
     bool residual = false;   // dense: the input is added
   };
 
+  // Of a language model that ranks: the score of one id after a conversation of query and document, less that of
+  // another.
+  struct LogitScore {
+    int64_t yes = 0;
+    std::optional<int64_t> no;
+    std::string variables;  // of the chat template, a JSON object; may be empty
+  };
+
   bool listed = false;                                      // there is a modules.json
   size_t max_length = 0;                                    // tokens; 0 = not said
   bool lower_case = false;                                  // of the text, besides what the tokenizer does
   std::vector<PoolingMode> poolings = {PoolingMode::mean};  // several: one behind the other
   bool include_prompt = true;                               // tokens of the prompt count
   std::vector<Step> steps;
+  std::optional<LogitScore> logit_score;
   std::map<std::string, std::string> prompts;
   std::optional<std::string> default_prompt;  // its name
 };

@@ -76,8 +76,11 @@ Start start_of(const GenerationPrompt& prompt, size_t place, const GenerationCon
   return start;
 }
 
-// Those that may run together.
-std::vector<std::vector<Start>> groups_of(std::vector<Start> starts, const TokenModel& model, bool alone) {
+// Those that may run together. `each`: rows that a prompt takes; a batch is no larger than does any good, since its
+// caches lie in memory all at once.
+std::vector<std::vector<Start>> groups_of(std::vector<Start> starts, const TokenModel& model, bool alone, size_t each) {
+  constexpr size_t kMostRows = 64;
+  const size_t most = std::max<size_t>(1, kMostRows / each);
   std::map<std::vector<size_t>, std::vector<Start>> groups;
   for (Start& start : starts) {
     std::vector<size_t> key;
@@ -87,7 +90,12 @@ std::vector<std::vector<Start>> groups_of(std::vector<Start> starts, const Token
     groups[key].push_back(std::move(start));
   }
   std::vector<std::vector<Start>> list;
-  for (auto& [key, group] : groups) list.push_back(std::move(group));
+  for (auto& [key, group] : groups) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (i % most == 0) list.emplace_back();
+      list.back().push_back(std::move(group[i]));
+    }
+  }
   return list;
 }
 
@@ -162,7 +170,9 @@ std::vector<GeneratedTokens> TokenGenerator::operator()(std::span<const Generati
   for (size_t i = 0; i < prompts.size(); ++i) starts.push_back(start_of(prompts[i], i, config, model.has_encoder()));
   const size_t copies = static_cast<size_t>(config.num_return_sequences);
   std::vector<GeneratedTokens> answers(prompts.size() * copies);
-  for (std::vector<Start>& group : groups_of(std::move(starts), model, config.guidance_scale != 1 || call.assistant)) {
+  for (std::vector<Start>& group :
+       groups_of(std::move(starts), model, config.guidance_scale != 1 || call.assistant,
+                 static_cast<size_t>(std::max(config.num_beams, config.num_return_sequences)))) {
     Search search{impl_->model, config, call, RunOptions{call.cancel}, began, std::move(group)};
     search.pad = config.pad_token_id           ? *config.pad_token_id
                  : config.eos_token_id.empty() ? 0

@@ -316,6 +316,26 @@ TEST(Generation, TakesOrRefusesAnyNumber) {
     EXPECT_NE(error_of([&] { write({{kAssistant, id}}, chat().config()); }), "") << id;
 }
 
+TEST(Generation, ManyPromptsRunInSeveralBatches) {
+  GenerationConfig config = chat().config();
+  config.do_sample = true;
+  std::vector<Ids> texts;
+  for (size_t i = 0; i < 150; ++i) texts.push_back(Ids(1 + i % 7, i % 2 == 0 ? kAssistant : kHi));
+  GenerationCall call;
+  // A batch is told of token by token: never of more than 64 rows in a row.
+  std::vector<size_t> rows;
+  call.on_token = [&](size_t row, int64_t) {
+    rows.push_back(row);
+    return true;
+  };
+  const auto answers = write(texts, config, call);
+  ASSERT_EQ(answers.size(), texts.size());
+  EXPECT_EQ(rows[63], 63U);
+  EXPECT_LT(rows[64], 64U);
+  for (const GeneratedTokens& answer : answers) EXPECT_FALSE(answer.ids.empty());
+  EXPECT_EQ(write(texts, config)[149].ids, answers[149].ids);
+}
+
 TEST(Generation, RefusesScoresThatAreNoNumbers) {
   GenerationCall call;
   call.processors = {[](std::span<const int64_t>, std::span<float> scores) { scores[3] = NAN; }};
