@@ -1,6 +1,7 @@
 #include "ir/passes/split_weights.h"
 
 #include <algorithm>
+#include <map>
 
 #include "ir/passes/attribute_record.h"
 #include "ir/passes/copier.h"
@@ -29,6 +30,7 @@ class Splitter {
 
   SplitProgram run() {
     choose();
+    if (leave_what_grows()) choose();
     Copier prepare(program_, [&](const Parameter& p) { return p.kind == Parameter::Kind::weight && !p.trainable; });
     for (const Op& op : program_.ops())
       if (runs_before(op)) prepare.copy(op);
@@ -88,7 +90,8 @@ class Splitter {
 
   // From the end: main needs a value; it is prepared if that pays, else its op runs in main and needs its operands.
   void choose() {
-    main_ops_.resize(program_.ops().size());
+    main_ops_.assign(program_.ops().size(), false);
+    chosen_.clear();
     std::vector<bool> needed(facts_.size());
     for (Value result : program_.results()) needed[static_cast<size_t>(result.id)] = true;
     for (size_t i = program_.ops().size(); i-- > 0;) {
@@ -107,14 +110,31 @@ class Splitter {
       for (Value operand : op.operands) needed[static_cast<size_t>(operand.id)] = true;
     }
     for (const Parameter& parameter : program_.parameters())
-      if (!needed[static_cast<size_t>(parameter.value.id)]) fact(parameter.value).is_root = false;
+      unneeded_[static_cast<size_t>(parameter.value.id)] = !needed[static_cast<size_t>(parameter.value.id)];
     std::reverse(chosen_.begin(), chosen_.end());
+  }
+
+  // Results that each fit may grow together: the two halves of packed codes take twice their bytes. Those stay where
+  // they are read. True if there were any.
+  bool leave_what_grows() {
+    std::map<std::vector<int32_t>, size_t> sums;
+    for (const Value value : chosen_) sums[fact(value).roots] += bytes(value);
+    bool found = false;
+    for (const Value value : chosen_) {
+      size_t from = 0;
+      for (const int32_t root : fact(value).roots) from += bytes({root});
+      if (bytes(value) <= kFoldLimit || sums[fact(value).roots] <= std::max(from, kFoldLimit)) continue;
+      fact(value).fits = false;
+      found = true;
+    }
+    return found;
   }
 
   Program main_program(std::vector<size_t>& prepared) {
     size_t count = 0;
     Copier main(program_, [&](const Parameter& p) {
-      bool keep = p.kind == Parameter::Kind::input || p.trainable || fact(p.value).is_root;
+      bool keep = p.kind == Parameter::Kind::input || p.trainable ||
+                  (fact(p.value).is_root && !unneeded_[static_cast<size_t>(p.value.id)]);
       count += keep;
       return keep;
     });
@@ -131,6 +151,7 @@ class Splitter {
   const Program& program_;
   std::vector<Fact> facts_;
   std::vector<bool> main_ops_;
+  std::vector<bool> unneeded_ = std::vector<bool>(facts_.size());  // parameters that main does not read
   std::vector<Value> chosen_;
 };
 
