@@ -135,6 +135,41 @@ TEST(CpuVecMove, GathersRows) {
   gather_rows(4, table.data(), 1, 0, 3, DType::i64, indices.data(), 0, true, nullptr, nullptr);
 }
 
+TEST(CpuVecMove, SquaresAndWhatIsLeftOfThem) {
+  on_every_target([] {
+    for (const int64_t rows : {1, 16, 37, 300}) {
+      for (const int64_t cols : {3, 16, 35, 260}) {
+        std::vector<int32_t> in(static_cast<size_t>(rows * cols)), out(in.size(), -1);
+        std::iota(in.begin(), in.end(), 0);
+        const int64_t dims[] = {rows, cols}, swapped[] = {1, 0};
+        transpose(4, 2, dims, swapped, in.data(), out.data(), nullptr);
+        for (int64_t i = 0; i < rows * cols; ++i)
+          ASSERT_EQ(out[static_cast<size_t>(i)], i % rows * cols + i / rows) << rows << " " << cols;
+      }
+    }
+  });
+}
+
+TEST(CpuVecMove, GathersElementsAndSaysWhatIsOutside) {
+  const std::vector<int32_t> x = {0, 1, 2, 3, 10, 11, 12, 13};  // [2, 4]
+  const std::vector<int64_t> along = {3, -4, 0, 1}, down = {1, 0, -1, 0};
+  const int64_t strides[] = {4, 1}, two[] = {2, 2}, line[] = {1, 4};
+  std::vector<int32_t> out(4);
+  bool outside = true;
+  gather_elements(4, 2, two, x.data(), strides, 1, 4, DType::i64, along.data(), true, out.data(), nullptr, &outside);
+  EXPECT_EQ(out, (std::vector<int32_t>{3, 0, 10, 11}));
+  EXPECT_FALSE(outside);
+  gather_elements(4, 2, line, x.data(), strides, 0, 2, DType::i64, down.data(), true, out.data(), nullptr, &outside);
+  EXPECT_EQ(out, (std::vector<int32_t>{10, 1, 12, 3}));
+  EXPECT_FALSE(outside);
+  gather_elements(4, 2, two, x.data(), strides, 1, 4, DType::i64, along.data(), false, out.data(), nullptr, &outside);
+  EXPECT_EQ(out, (std::vector<int32_t>{3, 0, 10, 11}));
+  EXPECT_TRUE(outside);
+  gather_rows(4, x.data(), 1, 2, 4, DType::i64, along.data(), 1, true, out.data(), nullptr, &outside);
+  EXPECT_EQ(out, (std::vector<int32_t>{10, 11, 12, 13}));
+  EXPECT_TRUE(outside);
+}
+
 TEST(CpuVecMove, Conversions) {
   const std::vector<float> x = {0, 1, -1, 2.5f, -2.5f, 300, -300, 3e9f, -3e9f, 1e30f, kInf, -kInf, kNan, 0.4f};
   const int64_t n = static_cast<int64_t>(x.size());

@@ -63,6 +63,31 @@ TEST(CpuVecSort, NanInfinityAndTies) {
   top_k(true, DType::f32, ties.data(), {1, 4, 1}, 0, nullptr, nullptr, nullptr);
 }
 
+// Few of many are found by looking ahead in vectors.
+TEST(CpuVecSort, FewOfManyWithNanAndTies) {
+  std::vector<float> x = Random().floats(5003, -4, 4);
+  for (const size_t at : {600u, 601u, 4096u, 5002u}) x[at] = kNan;
+  for (const size_t at : {17u, 3000u, 4999u}) x[at] = -kInf;
+  for (size_t at = 700; at < 5000; at += 31) x[at] = 3.5f;
+  on_every_target([&] {
+    for (bool largest : {false, true}) {
+      std::vector<int64_t> want(x.size());
+      std::iota(want.begin(), want.end(), 0);
+      std::stable_sort(want.begin(), want.end(), [&](int64_t i, int64_t j) {
+        const float a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(j)];
+        if (std::isnan(a) != std::isnan(b)) return std::isnan(largest ? a : b);
+        if (std::isnan(a)) return false;
+        return largest ? a > b : a < b;
+      });
+      for (int64_t k : {1, 7, 120}) {
+        std::vector<int64_t> p(static_cast<size_t>(k));
+        top_k(largest, DType::f32, x.data(), {1, 5003, 1}, k, nullptr, p.data(), nullptr);
+        EXPECT_EQ(p, std::vector<int64_t>(want.begin(), want.begin() + k)) << largest << " " << k;
+      }
+    }
+  });
+}
+
 template <class T>
 void expect_sorted(DType dtype, const std::vector<T>& x, const ReduceShape& s) {
   ThreadPool two(2);
