@@ -5,7 +5,7 @@
     make_conformance.py --check LOGS
 
 PROGRAM is `transmuter`, CASES the folder of the suites that scripts/test.sh unpacks (build/cases). A suite that isn't there is
-left out with a line. With --pjrt the backend pjrt, too, which takes a while. Run it when a suite, an exception or a backend changes; the figures are this machine's.
+left out with a line. With --pjrt the backend pjrt, too, which takes a while; without it its rows stay as they are. Run it when a suite, an exception or a backend changes; the figures are this machine's.
 
 With --check nothing runs: the page must say what tests/exceptions.txt says, and count what the logs of scripts/test.sh count
 (build/test-logs, those suites that it ran).
@@ -87,6 +87,7 @@ def tail():
 
 def table(arguments):
     rows = []
+    kept = [line for line in PAGE.read_text().split("## The suites")[0].splitlines() if "| pjrt |" in line]
     for suite in SUITES:
         folder = (arguments.cases / suite).resolve()
         if not folder.is_dir():
@@ -102,6 +103,8 @@ def table(arguments):
             median = f"{off[len(off) // 2][0]:.2g}" if off else "0"
             worst = f"{off[-1][0]:.2g} ({off[-1][1]})" if off else "0"
             rows.append(f"| {suite} | {label} | {passed} | {failed} | {skipped} | {median} | {worst} |")
+        if not arguments.pjrt:
+            rows += [line for line in kept if line.startswith(f"| {suite} |")]
     return "\n".join(rows) + "\n"
 
 
