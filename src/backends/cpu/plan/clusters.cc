@@ -1,6 +1,7 @@
 // Who takes which ops: products take what follows them, then the elementwise ops that are left form clusters.
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/dot_step.h"
+#include "backends/cpu/steps/integer_product.h"
 #include "backends/cpu/steps/tile_step.h"
 #include "ir/composites/composites.h"
 #include "ir/primitives/primitives.h"
@@ -11,7 +12,8 @@ void plan_clusters(Planner& planner) {
   DotPlanner dots(planner);
   for (const ir::Op& op : planner.program().ops()) {
     if (op.primitive == &ir::prim::dot_general || op.primitive == &ir::composite::quantized_dot) dots.add(op);
-    if (op.primitive == &ir::prim::convolution && !plan_quantized_convolution(planner, op))
+    if (op.primitive == &ir::prim::convolution && !plan_quantized_convolution(planner, op) &&
+        !plan_integer_convolution(planner, op))
       plan_convolution_fused(planner, op);
   }
   dots.finish();

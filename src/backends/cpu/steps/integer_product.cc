@@ -7,9 +7,7 @@
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::cpu {
-namespace {
 
-// The elements of a constant that is repeated along all axes but one, or of a single one; axis -1 then.
 std::optional<std::vector<double>> fixed_numbers(const Planner& planner, ir::Value v, int64_t& axis) {
   axis = -1;
   for (bool spread = false;;) {
@@ -32,8 +30,6 @@ std::optional<std::vector<double>> fixed_numbers(const Planner& planner, ir::Val
     v = op->operands[0];
   }
 }
-
-}  // namespace
 
 bool moderate(double scale) { return std::fabs(scale) < 1e12 && std::fabs(scale) > 1e-12; }
 

@@ -11,6 +11,9 @@ namespace transmuter::cpu {
 
 inline bool eight_bits(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
+// The elements of a constant that is repeated along all axes but one, or of a single one; axis -1 then.
+std::optional<std::vector<double>> fixed_numbers(const Planner& planner, ir::Value v, int64_t& axis);
+
 // A value (x - zero) * scale in f32, zero and scale constants: one of each, or one for each place along `axis`.
 struct Dequantized {
   ir::Value x;  // of eight bits
@@ -28,6 +31,9 @@ struct QuantizedProduct {
 };
 std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, const ir::Op& product, int64_t channels,
                                                         int64_t channel_count, int64_t depth);
+
+// Convolutions of bytes that are left: sums in int32. As plan_quantized_convolution().
+bool plan_integer_convolution(Planner& planner, const ir::Op& op);  // steps/integer_sums_step.cc
 
 // Sums of bytes times such scales, and their quotients by one, are finite.
 bool moderate(double scale);
