@@ -1,4 +1,7 @@
 // gather, scatter, dynamic slices, fft, while and case. Expected numbers by hand; transforms from NumPy.
+#include <cmath>
+#include <numbers>
+
 #include "ir/print.h"
 #include "prim_testing.h"
 
@@ -140,6 +143,19 @@ TEST(Fft, RealTransforms) {
   const auto [re2, im2] = parts(floats(counting(6), {2, 3}), FftKind::rfft, {2, 3});
   expect_tensor(re2, {2, 2}, {15, -3, -9, 0});
   expect_tensor(im2, {2, 2}, {0, 1.7320508075688772, 0, 0});
+}
+
+// Exports take a phase as atan(im / re). A windowed constant, a frame of silence, has no part beyond the first; what is
+// left there must not be 0 / 0.
+TEST(Fft, TheAngleOfSilenceIsANumber) {
+  constexpr int64_t kLength = 20;
+  for (const float level : {0.03f, -0.0087f, 0.25f, 1.7e-4f}) {
+    std::vector<float> frame;
+    for (int64_t i = 0; i < kLength; ++i)
+      frame.push_back(level * static_cast<float>(0.5 - 0.5 * std::cos(2 * std::numbers::pi * double(i) / kLength)));
+    const auto [re, im] = parts(Tensor(frame, {kLength}), FftKind::rfft, {kLength});
+    for (int64_t k = 0; k <= kLength / 2; ++k) EXPECT_FALSE(std::isnan(im.data<float>()[k] / re.data<float>()[k])) << k;
+  }
 }
 
 TEST(Fft, InverseGivesTheInputBack) {

@@ -1,10 +1,12 @@
 // fft: StableHLO fft over the last axes, 1 to 3 of them. fft, ifft: complex to complex; rfft: real to complex with
 // n / 2 + 1 values along the last axis; irfft the reverse. Inverse transforms divide by the number of elements. The
 // imaginary parts of a real transform at 0 and n / 2 are exactly zero, and not read by its inverse.
-// The reference computes in double.
+// The reference splits by prime factors and computes in double. Not by kissfft (base/fft.h): where terms cancel, its
+// steps of 4 give zeros, and exports that take a phase as atan(im / re) then have 0 / 0 in each frame of silence; what
+// rounding leaves there, as in the other runtimes, is a number.
 #include <complex>
+#include <numbers>
 
-#include "base/fft.h"
 #include "ir/builder.h"
 #include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
@@ -43,16 +45,38 @@ std::vector<Type> infer(const InferContext& ctx) {
   return {std::move(result)};
 }
 
+// The discrete Fourier transform of n values that lie `stride` apart. roots[j] = exp(+-2 pi i j / roots.size()).
+void transform(const Number* in, int64_t stride, Number* out, int64_t n, const std::vector<Number>& roots) {
+  if (n == 1) {
+    *out = *in;
+    return;
+  }
+  int64_t radix = 2;
+  while (n % radix != 0) radix = radix * radix > n ? n : radix + 1;
+  const int64_t part = n / radix, step = static_cast<int64_t>(roots.size()) / n;
+  for (int64_t r = 0; r < radix; ++r) transform(in + r * stride, stride * radix, out + r * part, part, roots);
+  std::vector<Number> parts(static_cast<size_t>(radix));
+  for (int64_t k = 0; k < part; ++k) {
+    for (int64_t r = 0; r < radix; ++r) parts[r] = out[r * part + k];
+    for (int64_t q = 0; q < radix; ++q) {
+      Number sum = 0;
+      for (int64_t r = 0; r < radix; ++r) sum += parts[r] * roots[r * (k + q * part) % n * step];
+      out[k + q * part] = sum;
+    }
+  }
+}
+
 void transform_axis(std::vector<Number>& values, const Shape& shape, size_t axis, bool inverse) {
   const int64_t n = shape[axis];
   if (n == 0) return;
-  const Fft fft(n, inverse);
-  std::vector<Number> line(static_cast<size_t>(n)), out(line.size());
+  std::vector<Number> roots(static_cast<size_t>(n)), line(roots.size()), out(roots.size());
+  for (int64_t j = 0; j < n; ++j)
+    roots[j] = std::polar(1.0, (inverse ? 2 : -2) * std::numbers::pi * static_cast<double>(j) / static_cast<double>(n));
   const auto strides = row_major_strides(shape);
   const auto lines = other_axes(static_cast<int64_t>(shape.size()), {static_cast<int64_t>(axis)});
   walk<1>(pick(shape, lines), {pick(strides, lines)}, [&](const auto& at) {
     for (int64_t i = 0; i < n; ++i) line[i] = values[at[0] + i * strides[axis]];
-    fft(line.data(), out.data());
+    transform(line.data(), 1, out.data(), n, roots);
     for (int64_t i = 0; i < n; ++i)
       values[at[0] + i * strides[axis]] = inverse ? out[i] / static_cast<double>(n) : out[i];
   });
