@@ -86,6 +86,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: find_faces MODEL.onnx PICTURE OUT.png\n");
     return 2;
   }
+  namespace tm = transmuter;  // here, where <ctime>'s struct would be meant as well
   try {
     const tm::Tensor picture = tm::read_image(argv[2]);
     const std::vector<Face> faces = find_faces(load_for_any_size(argv[1]).compile(), picture);

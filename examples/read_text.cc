@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: read_text DETECTION.onnx RECOGNITION.onnx PICTURE OUT.png\n");
     return 2;
   }
+  namespace tm = transmuter;  // here, where <ctime>'s struct would be meant as well
   try {
     const tm::Tensor picture = tm::read_image(argv[3]);
     const std::vector<Box> lines = find_lines(tm::Model::load(argv[1]).compile(), picture);

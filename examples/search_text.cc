@@ -15,8 +15,6 @@
 
 namespace {
 
-namespace tm = transmuter;
-
 constexpr size_t kShown = 3;
 
 // Lines with nothing between them are a paragraph.
@@ -42,6 +40,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: search_text FOLDER QUESTION FILE…\n");
     return 2;
   }
+  namespace tm = transmuter;  // here, where <ctime>'s struct would be meant as well
   try {
     std::vector<std::string> paragraphs;
     for (int i = 3; i < argc; ++i) add_paragraphs(argv[i], paragraphs);

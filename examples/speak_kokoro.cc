@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: speak_kokoro MODEL.onnx VOCAB.json VOICE.npy OUT.wav PHONEMES\n");
     return 2;
   }
+  namespace tm = transmuter;  // here, where <ctime>'s struct would be meant as well
   try {
     const std::vector<int64_t> tokens = tokens_of(argv[5], argv[2]);
     const auto run = tm::Model::from_graph(with_whole_angles(tm::Graph::load(argv[1]))).compile();

@@ -16,8 +16,6 @@
 
 namespace {
 
-namespace tm = transmuter;
-
 // Start, then each phoneme with a pause for the model to stretch, then the end.
 std::vector<int64_t> ids_of(const std::string& phonemes, const nlohmann::json& known) {
   std::vector<int64_t> ids;
@@ -38,6 +36,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: speak_piper VOICE.onnx VOICE.onnx.json OUT.wav PHONEMES\n");
     return 2;
   }
+  namespace tm = transmuter;  // here, where <ctime>'s struct would be meant as well
   try {
     std::ifstream file(argv[2]);
     const auto config = nlohmann::json::parse(file);

@@ -86,7 +86,8 @@ std::vector<MelFilter> make_mel_filters(int64_t mels, int64_t length, int64_t ra
   for (size_t i = 0; i < edges.size(); ++i) edges[i] = hertz_of(from + step * static_cast<double>(i));
   const int64_t bins = length / 2 + 1;
   // As the references have it: half the rate, whole, in equal steps.
-  const double width = static_cast<double>(rate / 2) / static_cast<double>(bins - 1);
+  const int64_t half_rate = rate / 2;
+  const double width = static_cast<double>(half_rate) / static_cast<double>(bins - 1);
   std::vector<MelFilter> filters(static_cast<size_t>(mels));
   for (size_t m = 0; m < filters.size(); ++m) {
     const double low = edges[m], middle = edges[m + 1], high = edges[m + 2];

@@ -25,8 +25,8 @@ std::vector<Taps> taps(int64_t from, int64_t to) {
   std::vector<Taps> all(static_cast<size_t>(to));
   for (size_t i = 0; i < all.size(); ++i) {
     const double middle = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = std::max<int64_t>(0, static_cast<int64_t>(middle - reach + 0.5));
-    const auto last = std::min(from, static_cast<int64_t>(middle + reach + 0.5));
+    const auto first = std::max<int64_t>(0, static_cast<int64_t>(std::floor(middle - reach + 0.5)));
+    const auto last = std::min(from, static_cast<int64_t>(std::floor(middle + reach + 0.5)));
     std::vector<double> weights;
     double sum = 0;
     for (int64_t x = first; x < last; ++x) {

@@ -89,7 +89,8 @@ namespace {
 // What was given and is no input of the model, for a message.
 std::string strangers(const TensorMap& given, const std::vector<ValueSpec>& specs) {
   std::string names;
-  for (const auto& [name, value] : given) {
+  for (const auto& item : given) {
+    const std::string& name = item.first;
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ValueSpec& spec) { return spec.name == name; });
     if (!known) names += (names.empty() ? ", and knows no " : ", ") + name;

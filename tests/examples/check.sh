@@ -44,9 +44,11 @@ file_type() (
     '^README.md +markdown' 'tokenizer.cc +cpp' 'lib.rs +rust' 'demo.sh +shell' 'fetching.py +python' 'model.onnx +onnx'
 )
 
-expect "$("$build/release/examples/watch" "$magika" bytes=2x2048)" \
-  '^a trace was made in .* for bytes ' '^segment 0 ran for .* on bytes ' '^transmuter_runs_total 2$' \
-  '^transmuter_plan_hits_total 1$'
+watch() (
+  expect "$("$run/watch" "$models/magika/standard_v3_3_model.onnx" bytes=2x2048)" \
+    '^a trace was made in .* for bytes ' '^segment 0 ran for .* on bytes ' '^transmuter_runs_total 2$' \
+    '^transmuter_plan_hits_total 1$'
+)
 
 silero=$models/silero-vad/silero_vad_op18_ifless.onnx
 silence() (
@@ -104,6 +106,7 @@ search_text() (
 )
 
 example "file_type" model magika -- file_type
+example "watch" model magika -- watch
 example "find_speech, silence" model silero_vad_op18_ifless -- silence
 example "find_speech" speech -- find_speech
 example "transcribe" transcription -- transcribe
