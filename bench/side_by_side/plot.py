@@ -16,7 +16,7 @@ from html import escape
 
 PANELS = (("median", "time"), ("memory", "peak memory"), ("load", "time to load"))
 BETTER, WORSE = "#0072b2", "#d55e00"  # told apart by every kind of colour vision
-LABELS, PANEL, GAP, ROW, BAR, TOP = 250, 170, 34, 22, 13, 52
+LABELS, PANEL, GAP, ROW, BAR, TOP = 290, 170, 34, 22, 13, 52
 STYLE = """
 text { font: 12px sans-serif; fill: #333 } .title { font-weight: bold } .small { font-size: 10.5px }
 .line { stroke: #333 } .grid { stroke: #ccc } .spread { stroke: #333; stroke-width: 1.2 }
