@@ -1,15 +1,9 @@
 # RE2, for RegexFullMatch and com.microsoft's Tokenizer; optional, a model that needs it gets an error that names it. Sets
-# RE2_FOUND and the target regular_expressions. Debian's package has no CMake configuration, so the files are looked for.
+# RE2_FOUND and the target regular_expressions.
 option(TRANSMUTER_RE2 "Regular expressions by RE2 where it is found" ON)
 add_library(regular_expressions INTERFACE)
 set(RE2_FOUND FALSE)
 if(TRANSMUTER_RE2)
-  find_path(RE2_INCLUDE_DIR re2/re2.h)
-  find_library(RE2_LIBRARY re2)
-  if(RE2_INCLUDE_DIR AND RE2_LIBRARY)
-    set(RE2_FOUND TRUE)
-    target_include_directories(regular_expressions SYSTEM INTERFACE $<BUILD_INTERFACE:${RE2_INCLUDE_DIR}>)
-    target_link_libraries(regular_expressions INTERFACE $<BUILD_INTERFACE:${RE2_LIBRARY}> $<INSTALL_INTERFACE:re2>)
-  endif()
+  link_where_found(RE2 regular_expressions re2/re2.h re2)
 endif()
 message(STATUS "Regular expressions (RE2): ${RE2_FOUND}")

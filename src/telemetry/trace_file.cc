@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/strings.h"
@@ -16,45 +17,9 @@
 namespace transmuter::telemetry {
 namespace {
 
-// A JSON string. Bytes that are no UTF-8 become U+FFFD: names come from files of all sorts.
+// A JSON string. What is no UTF-8 becomes U+FFFD: names come from files of all sorts.
 void append_quoted(std::string& out, std::string_view text) {
-  out += '"';
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x80) {
-      ++i;
-      if (byte == '"' || byte == '\\') {
-        out += '\\';
-        out += text[i - 1];
-      } else if (byte < 0x20 || byte == 0x7f) {
-        char escaped[8];
-        std::snprintf(escaped, sizeof escaped, "\\u%04x", byte);
-        out += escaped;
-      } else {
-        out += text[i - 1];
-      }
-      continue;
-    }
-    const size_t length = byte >= 0xf0 && byte < 0xf5   ? 4
-                          : byte >= 0xe0 && byte < 0xf0 ? 3
-                          : byte >= 0xc2 && byte < 0xe0 ? 2
-                                                        : 0;
-    bool whole = length != 0 && i + length <= text.size();
-    uint32_t code = length == 4 ? byte & 7u : length == 3 ? byte & 15u : byte & 31u;
-    for (size_t k = 1; whole && k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      whole = (next & 0xc0) == 0x80;
-      code = code << 6 | (next & 0x3fu);
-    }
-    whole = whole && !(length == 3 && code < 0x800) && !(length == 4 && (code < 0x10000 || code > 0x10ffff)) &&
-            !(code >= 0xd800 && code < 0xe000);
-    if (whole)
-      out.append(text.substr(i, length));
-    else
-      out += "\xef\xbf\xbd";
-    i += whole ? length : 1;
-  }
-  out += '"';
+  out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string microseconds(std::chrono::nanoseconds time) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "ir/builder.h"
@@ -13,19 +12,12 @@
 #include "ir/evaluate.h"
 #include "ir/passes/inline_composites.h"
 #include "ir/passes/pipeline.h"
+#include "random_tensor.h"
 #include "transmuter/backend.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
 namespace {
-
-Tensor random_tensor(Shape shape, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(element_count(shape)));
-  for (float& v : values) v = normal(generator);
-  return Tensor(values, std::move(shape));
-}
 
 void expect_close(const Tensor& got, const Tensor& want, float tolerance) {
   ASSERT_EQ(got.dtype(), want.dtype());

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <random>
 
 #include "backends/pjrt/padded.h"
 #include "backends/run_state.h"
 #include "ir/builder.h"
 #include "ir/evaluate.h"
 #include "ir/passes/rescope.h"
+#include "random_tensor.h"
 #include "transmuter/backend.h"
 
 namespace transmuter {
@@ -20,14 +20,6 @@ using ir::Builder;
 using ir::Program;
 using ir::ReduceKind;
 using ir::Value;
-
-Tensor random_tensor(Shape shape, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(element_count(shape)));
-  for (float& v : values) v = normal(generator);
-  return Tensor(values, std::move(shape));
-}
 
 // Element by element: the tensor's own ones under other extents; `fill` elsewhere.
 Tensor resized(const Tensor& tensor, const Shape& room, float fill) {

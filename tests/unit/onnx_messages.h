@@ -79,6 +79,15 @@ inline std::string float_attribute(const std::string& name, float f) {
   return out;
 }
 
+inline std::string text_attribute(const std::string& name, const std::string& text) {
+  std::string out;
+  protozero::pbf_writer writer(out);
+  writer.add_string(1, name);
+  writer.add_bytes(4, text);
+  writer.add_int32(20, 3);
+  return out;
+}
+
 inline std::string ints_attribute(const std::string& name, const std::vector<int64_t>& values) {
   std::string out;
   protozero::pbf_writer writer(out);

@@ -188,15 +188,6 @@ TEST(Donation, TensorScatterWritesInPlace) {
   EXPECT_EQ(floats_of(run(std::move(in)).at("y")), std::vector<float>(4, total - 8 + 2));
 }
 
-std::string text_attribute(const std::string& name, const std::string& text) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  writer.add_string(4, text);
-  writer.add_int32(20, 3);
-  return out;
-}
-
 // Each sequence of a batch at its own place; round and round where the cache holds the last rows only. Against the
 // reference, which makes a new cache each time.
 TEST(Donation, EachSequenceIsWrittenAtItsOwnPlace) {

@@ -44,6 +44,20 @@ DeviceBufferPtr placed_weight(const Client& client, const ir::Parameter& paramet
 
 }  // namespace
 
+template <class Fits>
+std::vector<bool> DeviceProgram::donors(const Fits& fits) const {
+  std::vector<bool> donors, taken(result_types_.size());
+  for (const int input : parameter_input_) {
+    donors.push_back(false);
+    for (size_t r = 0; input >= 0 && r < taken.size() && !donors.back(); ++r) {
+      const size_t i = static_cast<size_t>(input);
+      if (taken[r] || input_types_[i].dtype != result_types_[r].dtype || !fits(i, r)) continue;
+      donors.back() = taken[r] = true;
+    }
+  }
+  return donors;
+}
+
 DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const Client> client,
                              std::shared_ptr<const DiskCache> cache, Sizes sizes, bool erf,
                              const BackendOptions& options)
@@ -66,7 +80,6 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       if (parameter.kind == ir::Parameter::Kind::weight && bit_width(parameter.weight.dtype()) < 32)
         narrow_bytes += parameter.weight.nbytes();
     thrifty_ = narrow_bytes > kManyNarrowBytes;
-    std::vector<bool> taken(result_types_.size());
     int input = 0;
     for (const ir::Parameter& parameter : program_.parameters()) {
       const bool is_input = parameter.kind == ir::Parameter::Kind::input;
@@ -74,14 +87,10 @@ DeviceProgram::DeviceProgram(const ir::Program& program, std::shared_ptr<const C
       weights_.push_back(is_input ? nullptr : placed_weight(*client_, parameter, *store_));
       weight_buffers_.push_back(is_input ? nullptr : weights_.back()->get());
       if (!is_input) weight_bytes_ += parameter.weight.nbytes();
-      may_donate_.push_back(false);
-      for (size_t r = 0; is_input && r < taken.size() && !may_donate_.back(); ++r) {
-        const ir::Type &given = input_types_[static_cast<size_t>(input)], &made = result_types_[r];
-        if (taken[r] || given.dtype != made.dtype || !ir::provably_same(given.shape, made.shape)) continue;
-        may_donate_.back() = taken[r] = true;
-      }
       input += is_input ? 1 : 0;
     }
+    may_donate_ =
+        donors([&](size_t i, size_t r) { return ir::provably_same(input_types_[i].shape, result_types_[r].shape); });
   }
   // They lie on the device now.
   for (size_t i = 0; i < weights_.size(); ++i)
@@ -138,7 +147,7 @@ DeviceProgram::Text DeviceProgram::text(const Key& key, const std::vector<int64_
     for (const ir::Type& type : input_types_) made.inputs.push_back(extents(type));
     for (size_t i = 0; i < result_types_.size(); ++i)
       made.results.push_back({extents(result_types_[i]), padded->zeros[i]});
-    made.may_donate = donors(made.inputs, made.results);
+    made.may_donate = donors([&](size_t i, size_t r) { return made.inputs[i] == made.results[r].room; });
   } else {
     for (const ir::Type& type : input_types_) made.inputs.push_back(bindings.evaluate(type.shape));
     for (const ir::Type& type : result_types_) made.results.push_back({bindings.evaluate(type.shape), true});
@@ -153,20 +162,6 @@ DeviceProgram::Text DeviceProgram::text(const Key& key, const std::vector<int64_
   options.constants = known_floats(program, own ? &*own : nullptr);
   made.text = ir::print_module(program, own ? &*own : nullptr, options);
   return made;
-}
-
-// By parameter: a result of the same type lies there as it does.
-std::vector<bool> DeviceProgram::donors(const std::vector<Shape>& inputs, const std::vector<Result>& results) const {
-  std::vector<bool> donors, taken(results.size());
-  for (const int input : parameter_input_) {
-    donors.push_back(false);
-    for (size_t r = 0; input >= 0 && r < taken.size() && !donors.back(); ++r) {
-      const size_t i = static_cast<size_t>(input);
-      if (taken[r] || input_types_[i].dtype != result_types_[r].dtype || inputs[i] != results[r].room) continue;
-      donors.back() = taken[r] = true;
-    }
-  }
-  return donors;
 }
 
 void DeviceProgram::compile(Compiled& entry, const Key& key, const std::vector<int64_t>& sizes,

@@ -58,7 +58,9 @@ class DeviceProgram {
   std::shared_ptr<Compiled> compiled(const Key& key, const std::vector<int64_t>& sizes, Bindings& bindings) const;
   Text text(const Key& key, const std::vector<int64_t>& sizes, Bindings& bindings) const;
   void compile(Compiled& entry, const Key& key, const std::vector<int64_t>& sizes, Bindings& bindings) const;
-  std::vector<bool> donors(const std::vector<Shape>& inputs, const std::vector<Result>& results) const;
+  // By parameter: an input whose memory some result takes, of its dtype, where fits(input, result).
+  template <class Fits>
+  std::vector<bool> donors(const Fits& fits) const;
   std::shared_ptr<const Loaded> loaded(const std::string& text) const;
   std::optional<Bindings> own_bindings(const std::vector<int64_t>& sizes) const;
   DeviceBufferPtr argument(const Buffer& given, size_t input, const Shape& shape, const Shape& room) const;

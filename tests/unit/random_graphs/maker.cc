@@ -66,15 +66,6 @@ Tensor numbers_for(const RandomInput& input, const Shape& shape, uint64_t seed) 
   return dtype == DType::u64 ? whole.bitcast(DType::u64) : whole.cast(dtype);
 }
 
-std::string text_attribute(const std::string& name, const std::string& text) {
-  std::string out;
-  protozero::pbf_writer writer(out);
-  writer.add_string(1, name);
-  writer.add_bytes(4, text);
-  writer.add_int32(20, 3);
-  return out;
-}
-
 RandomGraph GraphMaker::make() {
   const int64_t inputs = below(3) + 1;
   for (int64_t i = 0; i < inputs; ++i) add_input();

@@ -159,6 +159,8 @@ class GraphMaker {
   std::string close_body(const Body& body, const std::vector<RandomValue>& inputs,
                          const std::vector<RandomValue>& outputs);
   RandomValue carried(const RandomValue& state);
+  // Some steps of a trip: what they make of the state, and a value to stack.
+  std::pair<RandomValue, RandomValue> trip_of(const RandomValue& state);
 
   std::mt19937_64 random_;
   RandomGraph graph_;
@@ -168,7 +170,5 @@ class GraphMaker {
   int64_t names_ = 0;
   int depth_ = 0;
 };
-
-std::string text_attribute(const std::string& name, const std::string& text);
 
 }  // namespace transmuter::runtime::testing

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "base/strings.h"
 #include "maker.h"
@@ -110,6 +111,17 @@ RandomValue GraphMaker::carried(const RandomValue& state) {
   return last();
 }
 
+std::pair<RandomValue, RandomValue> GraphMaker::trip_of(const RandomValue& state) {
+  const int64_t wanted = 1 + below(3);
+  for (int64_t steps = 0, tries = 0; steps < wanted && tries < 40; ++tries) steps += step();
+  RandomValue row;
+  if (const RandomValue* x = pick([](const RandomValue&) { return true; })) row = *x;
+  const RandomValue next = carried(state);
+  if (row.name.empty()) row = next;
+  emit("Identity", {row.name}, row);
+  return {next, last()};
+}
+
 bool GraphMaker::loop() {
   const RandomValue* found = pick([](const RandomValue& v) { return v.error == 0 && v.dtype != DType::bf16; });
   if (!found) return false;
@@ -127,13 +139,7 @@ bool GraphMaker::loop() {
   const Body made = body([&] {
     values_.push_back(trip);
     values_.push_back(state);
-    const int64_t wanted = 1 + below(3);
-    for (int64_t steps = 0, tries = 0; steps < wanted && tries < 40; ++tries) steps += step();
-    if (const RandomValue* x = pick([](const RandomValue&) { return true; })) row = *x;
-    next = carried(state);
-    if (row.name.empty()) row = next;
-    emit("Identity", {row.name}, row);
-    row = last();
+    std::tie(next, row) = trip_of(state);
     goes_on = going;
     if (ends_itself)
       emit("Less", {trip.name, constant({stop}, true)}, goes_on);
@@ -166,13 +172,7 @@ bool GraphMaker::scan() {
   const Body made = body([&] {
     values_.push_back(slice);
     values_.push_back(state);
-    const int64_t wanted = 1 + below(3);
-    for (int64_t steps = 0, tries = 0; steps < wanted && tries < 40; ++tries) steps += step();
-    if (const RandomValue* x = pick([](const RandomValue&) { return true; })) row = *x;
-    next = carried(state);
-    if (row.name.empty()) row = next;
-    emit("Identity", {row.name}, row);
-    row = last();
+    std::tie(next, row) = trip_of(state);
   });
   graph_.text += "end\n";
   const std::string inner = close_body(made, {state, slice}, {next, row});

@@ -12,6 +12,7 @@
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/copy.h"
 #include "backends/cpu/steps/integer_product.h"
+#include "backends/cpu/steps/windows_between.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
@@ -254,18 +255,7 @@ class ConvStep : public Step {
 
   Windows windows(Binder& bind, const Extents& in, const Extents& filters, const Extents& out) const {
     const auto& c = op_.as<ir::ConvolutionAttributes>();
-    const std::vector<int64_t> low = bind.values(c.pad_low);
-    Windows w;
-    for (size_t i = 2; i < in.size(); ++i) {
-      const size_t s = i - 2, t = i + 3 - in.size();
-      w.in[t] = in[i];
-      w.out[t] = out[i];
-      w.kernel[t] = filters[i];
-      w.stride[t] = c.strides[s];
-      w.dilation[t] = c.rhs_dilation[s];
-      w.pad[t] = low[s];
-    }
-    return w;
+    return windows_between(in, out, filters, c.strides, c.rhs_dilation, bind.values(c.pad_low));
   }
 
   ConvArgs arguments(Binder& bind, const View& x, const View& filters, const View& y, const View& residual) const {

@@ -5,6 +5,7 @@
 #include "backends/cpu/plan/epilogue_match.h"
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/steps/integer_product.h"
+#include "backends/cpu/steps/windows_between.h"
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
@@ -45,19 +46,12 @@ class IntegerConvStep : public Step {
     patches.images = x.dim(0);
     patches.channels = x.dim(1);
     patches.outside = static_cast<uint8_t>(product_.x_zero);
-    Windows& w = patches.windows;
-    const std::vector<int64_t> low = bind.values(attributes_.pad_low);
+    patches.windows = windows_between(x.shape, y.shape, filters_, attributes_.strides, attributes_.rhs_dilation,
+                                      bind.values(attributes_.pad_low));
+    const Windows& w = patches.windows;
     bool every_pixel = patches.channels % 4 == 0;  // the image's pixels are the rows
-    for (int64_t i = 2; i < x.rank(); ++i) {
-      const size_t s = static_cast<size_t>(i - 2), t = static_cast<size_t>(i + 3 - x.rank());
-      w.in[t] = x.dim(i);
-      w.out[t] = y.dim(i);
-      w.kernel[t] = filters_[static_cast<size_t>(i)];
-      w.stride[t] = attributes_.strides[s];
-      w.dilation[t] = attributes_.rhs_dilation[s];
-      w.pad[t] = low[s];
+    for (size_t t = 0; t < 3; ++t)
       every_pixel = every_pixel && w.kernel[t] == 1 && w.stride[t] == 1 && w.pad[t] == 0 && w.in[t] == w.out[t];
-    }
     QgemmArgs g;
     g.n = y.dim(1);
     g.m = y.size() / g.n;

@@ -9,6 +9,7 @@
 #include "backends/cpu/plan/packed.h"
 #include "backends/cpu/plan/planner.h"
 #include "backends/cpu/steps/integer_product.h"
+#include "backends/cpu/steps/windows_between.h"
 #include "base/strings.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
@@ -67,17 +68,8 @@ class IntegerSumsStep : public Step {
     const View y = bind.allocate(result_, channels_last_order(x.rank()));
     if (y.size() == 0) return bind.untouch();
     const int64_t channels = x.dim(1);
-    const std::vector<int64_t> low = bind.values(attributes_.pad_low);
-    Windows w;
-    for (int64_t i = 2; i < x.rank(); ++i) {
-      const size_t s = static_cast<size_t>(i - 2), t = static_cast<size_t>(i + 3 - x.rank());
-      w.in[t] = x.dim(i);
-      w.out[t] = y.dim(i);
-      w.kernel[t] = shape_[static_cast<size_t>(i)];
-      w.stride[t] = attributes_.strides[s];
-      w.dilation[t] = attributes_.rhs_dilation[s];
-      w.pad[t] = low[s];
-    }
+    const Windows w = windows_between(x.shape, y.shape, shape_, attributes_.strides, attributes_.rhs_dilation,
+                                      bind.values(attributes_.pad_low));
     QgemmArgs g;
     g.n = y.dim(1);
     g.k = channels * w.taps();

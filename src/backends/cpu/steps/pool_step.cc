@@ -2,6 +2,7 @@
 #include "backends/cpu/kernels/conv.h"
 #include "backends/cpu/kernels/conv_last.h"
 #include "backends/cpu/plan/planner.h"
+#include "backends/cpu/steps/windows_between.h"
 #include "ir/primitives/attributes.h"
 #include "ir/primitives/primitives.h"
 
@@ -14,23 +15,13 @@ class PoolStep : public OpStep {
 
   void bind(Binder& bind) const override {
     const auto& w = op_.as<ir::ReduceWindowAttributes>();
-    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low);
     if (is_image_channels_last(bind.view(op_.operands[0]))) return bind_channels_last(bind);
     bind.untouch();
     const View x = bind.dense(op_.operands[0]);
     const View y = bind.allocate(op_.results[0]);
     if (y.size() == 0) return bind.untouch();
     PoolArgs args;
-    const size_t rank = static_cast<size_t>(x.rank());
-    for (size_t i = 2; i < rank; ++i) {
-      const size_t t = i + 3 - rank;
-      args.windows.in[t] = x.shape[i];
-      args.windows.out[t] = y.shape[i];
-      args.windows.kernel[t] = window[i];
-      args.windows.stride[t] = w.strides[i];
-      args.windows.dilation[t] = w.window_dilation[i];
-      args.windows.pad[t] = low[i];
-    }
+    args.windows = windows(bind, x, y);
     args.planes = x.dim(0) * x.dim(1);
     args.maximum = w.kind == ir::ReduceKind::max;
     const int32_t scratch = bind.scratch(static_cast<int64_t>(pool_scratch_bytes(args, bind.threads())));
@@ -44,6 +35,12 @@ class PoolStep : public OpStep {
   }
 
  private:
+  Windows windows(Binder& bind, const View& x, const View& y) const {
+    const auto& w = op_.as<ir::ReduceWindowAttributes>();
+    return windows_between(x.shape, y.shape, bind.values(w.window), w.strides, w.window_dilation,
+                           bind.values(w.pad_low));
+  }
+
   // Of at most two spatial axes.
   static bool is_image_channels_last(const View& x) {
     return x.rank() <= 4 && !axis_order(x).empty() && in_order(x, channels_last_order(x.rank())).is_dense();
@@ -54,17 +51,8 @@ class PoolStep : public OpStep {
     const View x = bind.view(op_.operands[0]);
     const View y = bind.allocate(op_.results[0], channels_last_order(x.rank()));
     if (y.size() == 0) return bind.untouch();
-    const std::vector<int64_t> window = bind.values(w.window), low = bind.values(w.pad_low);
     PoolLastArgs args;
-    for (int64_t i = 2; i < x.rank(); ++i) {
-      const size_t s = static_cast<size_t>(i), t = s + 3 - x.shape.size();
-      args.windows.in[t] = x.dim(i);
-      args.windows.out[t] = y.dim(i);
-      args.windows.kernel[t] = window[s];
-      args.windows.stride[t] = w.strides[s];
-      args.windows.dilation[t] = w.window_dilation[s];
-      args.windows.pad[t] = low[s];
-    }
+    args.windows = windows(bind, x, y);
     args.images = x.dim(0);
     args.channels = x.dim(1);
     args.x_pixel = args.channels;
