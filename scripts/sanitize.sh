@@ -7,6 +7,7 @@ scripts/bootstrap.sh
 begin_tally
 export TRANSMUTER_CASES=$build/cases  # what scripts/test.sh unpacked
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$root/tests/leaks.txt:print_suppressions=0
 
 say "building (asan)"
 configure_and_build asan

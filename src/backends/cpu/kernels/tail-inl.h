@@ -74,7 +74,6 @@ HWY_INLINE double sum_of_lanes(VF32 v) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::GetLane(v);
 #else
-  const F32 d;
   const hn::Half<F32> half;
   const hn::Repartition<double, F32> wide;
   const auto pairs = hn::Add(hn::PromoteTo(wide, hn::LowerHalf(half, v)), hn::PromoteTo(wide, hn::UpperHalf(half, v)));
