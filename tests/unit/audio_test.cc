@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "temporary_folder.h"
 #include "tensor/npy.h"
 #include "transmuter/error.h"
 
@@ -107,10 +108,10 @@ TEST(Audio, FilesAndRates) {
 }
 
 TEST(Audio, WavGoesRound) {
-  const std::string path = (std::filesystem::temp_directory_path() / "transmuter_audio_test.wav").string();
+  const TemporaryFolder folder;
+  const std::string path = (folder / "sound.wav").string();
   write_wav(path, std::vector<float>{0.0f, 0.5f, -0.5f, 1.0f, -1.0f, 7.0f, -7.0f}, 8000);
   const Sound back = read_sound(path);
-  std::filesystem::remove(path);
   EXPECT_EQ(back.rate, 8000);
   EXPECT_THAT(back.samples,
               testing::Pointwise(testing::FloatNear(1e-4f), {0.0f, 0.5f, -0.5f, 1.0f, -1.0f, 1.0f, -1.0f}));
@@ -158,8 +159,7 @@ TEST(Audio, OptionsOutOfReachAreRefused) {
 }
 
 TEST(Audio, PreprocessorConfigs) {
-  const auto folder = std::filesystem::temp_directory_path() / "transmuter_preprocessor_test";
-  std::filesystem::create_directories(folder);
+  const TemporaryFolder folder;
   const auto load = [&](const std::string& json) {
     std::ofstream(folder / "preprocessor_config.json") << json;
     return LogMelOptions::load(folder.string());
@@ -177,7 +177,6 @@ TEST(Audio, PreprocessorConfigs) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_model) << json;
     EXPECT_THAT(error.what(), testing::HasSubstr("preprocessor_config.json"));
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

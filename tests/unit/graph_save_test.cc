@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 
 #include "errors.h"
 #include "onnx_messages.h"
+#include "temporary_folder.h"
 #include "transmuter/graph.h"
 #include "transmuter/model.h"
 
@@ -25,8 +25,6 @@ using ::testing::HasSubstr;
 class GraphSave : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("transmuter_graph_save_" + std::to_string(::getpid()));
-    fs::remove_all(folder_);
     fs::create_directories(folder_ / "other");
     std::vector<float> weights(600);
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i);
@@ -37,20 +35,21 @@ class GraphSave : public ::testing::Test {
          .initializers = {onnx::testing::tensor("w", 1, {600}, onnx::testing::floats(weights)),
                           onnx::testing::tensor("small", 1, {1}, onnx::testing::floats({0.5f}))}});
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   std::string text(const std::string& name) const {
     std::ifstream file(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  size_t files() const { return static_cast<size_t>(std::distance(fs::recursive_directory_iterator(folder_), {})); }
+  size_t files() const {
+    return static_cast<size_t>(std::distance(fs::recursive_directory_iterator(folder_.path()), {}));
+  }
   static float last(const Model& model) {
     const TensorMap out = model.run({{"x", Tensor(std::vector<float>{1}, {1})}}, "reference");
     return out.at("y").tensor.to_vector<float>().back();
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(GraphSave, AnUneditedModelIsTheSameFile) {

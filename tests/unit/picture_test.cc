@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "errors.h"
+#include "temporary_folder.h"
 #include "tensor/npy.h"
 #include "transmuter/image.h"
 
@@ -25,7 +26,8 @@ TEST(Picture, OtherSizesAreThoseOfPillow) {
 }
 
 TEST(Picture, PngGoesRound) {
-  const std::string path = (std::filesystem::temp_directory_path() / "transmuter_picture_test.png").string();
+  const TemporaryFolder folder;
+  const std::string path = (folder / "picture.png").string();
   const Tensor picture = read_image(kData + "picture.png");
   write_png(path, picture);
   EXPECT_EQ(read_image(path).to_vector<uint8_t>(), picture.to_vector<uint8_t>());
@@ -34,7 +36,6 @@ TEST(Picture, PngGoesRound) {
   EXPECT_EQ(read_image(path).to_vector<uint8_t>(), (std::vector<uint8_t>{0, 0, 0, 128, 128, 128}));
   write_png(path, Tensor(std::vector<uint8_t>{1, 2, 3, 4}, {1, 1, 4}));
   EXPECT_EQ(read_image(path).to_vector<uint8_t>(), (std::vector<uint8_t>{1, 2, 3}));
-  std::filesystem::remove(path);
 }
 
 TEST(Picture, BrokenFilesAreClearErrors) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "telemetry_testing.h"
+#include "temporary_folder.h"
 
 namespace transmuter::telemetry::testing {
 namespace {
@@ -16,22 +17,14 @@ using nlohmann::json;
 
 class TemporaryFile {
  public:
-  TemporaryFile()
-      : path_(std::filesystem::temp_directory_path() /
-              ("transmuter_trace_" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()) +
-               ".json")) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
+  std::string path() const { return (folder_ / "trace.json").string(); }
   json read() const {
-    std::ifstream file(path_);
+    std::ifstream file(path());
     return json::parse(file);
   }
 
  private:
-  std::filesystem::path path_;
+  TemporaryFolder folder_;
 };
 
 // Trace Event Format: what each phase must have, times that don't go back, spans of a thread that lie in each other.

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../temporary_folder.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
@@ -132,12 +133,6 @@ TEST(ChatTemplate, BoundsWhatATemplateCanDo) {
 
 class ChatFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("transmuter_chat_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& name, const std::string& text) {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
@@ -155,7 +150,7 @@ class ChatFolder : public ::testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(ChatFolder, TheFileBesideTheTokenizerWins) {

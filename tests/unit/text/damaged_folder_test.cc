@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "../temporary_folder.h"
 #include "transmuter/error.h"
 #include "transmuter/text.h"
 #include "transmuter/text_generator.h"
@@ -63,15 +64,12 @@ class DamagedFolder : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     const fs::path whole = fs::path(TRANSMUTER_TEST_DATA) / task().folder;
-    folder_ = fs::temp_directory_path() / ("transmuter_damaged_" + whole.filename().string());
-    fs::remove_all(folder_);
-    fs::copy(whole, folder_, fs::copy_options::recursive);
+    fs::copy(whole, folder_.path(), fs::copy_options::recursive);
     fs::remove(folder_ / "recorded.json");
-    for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
       if (entry.is_regular_file()) files_.push_back(entry.path());
     }
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   const Task& task() const { return kTasks[GetParam()]; }
 
@@ -92,7 +90,7 @@ class DamagedFolder : public ::testing::TestWithParam<size_t> {
   }
 
   void expect_sense(const fs::path& path, const std::string& what, const std::string& key = "") {
-    SCOPED_TRACE(path.lexically_relative(folder_).string() + ": " + what);
+    SCOPED_TRACE(path.lexically_relative(folder_.path()).string() + ": " + what);
     try {
       task().use(folder_.string());
     } catch (const Error& error) {
@@ -111,7 +109,7 @@ class DamagedFolder : public ::testing::TestWithParam<size_t> {
     ++damages_;
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
   std::vector<fs::path> files_;
   size_t damages_ = 0;
 };

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "../errors.h"
+#include "../temporary_folder.h"
 #include "transmuter/error.h"
 
 namespace transmuter {
@@ -465,9 +466,7 @@ TEST(GenerationSettings, AreReadByTheirNames) {
 }
 
 TEST(GenerationFiles, OfTheGenaiBuilderAreRead) {
-  const fs::path folder = fs::temp_directory_path() / "transmuter_genai_folder";
-  fs::remove_all(folder);
-  fs::create_directories(folder);
+  const TemporaryFolder folder;
   fs::copy(data("tiny_chat/model.onnx"), folder / "small.onnx");
   std::ofstream(folder / "config.json") << R"({"eos_token_id": 22})";
   std::ofstream(folder / "genai_config.json") << R"({
@@ -484,7 +483,6 @@ TEST(GenerationFiles, OfTheGenaiBuilderAreRead) {
   GenerationConfig config = generator.config();
   config.do_sample = false;
   EXPECT_THAT(generator(prompts_of({{kAssistant}}), config)[0].ids, ElementsAre(kHi, kThere, kFriend, kDot));
-  fs::remove_all(folder);
 }
 
 TEST(GenerationFiles, SayWhatIsMissing) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "text/safetensors.h"
 #include "transmuter/error.h"
 #include "transmuter/text.h"
@@ -66,12 +67,6 @@ TEST(Pooling, CosinesOfAngles) {
 
 class ModuleFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("transmuter_modules_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& name, const std::string& text) {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name, std::ios::binary) << text;
@@ -90,7 +85,7 @@ class ModuleFiles : public ::testing::Test {
   }
   std::string error() {
     try {
-      read_sentence_modules(folder_);
+      read_sentence_modules(folder_.path());
     } catch (const Error& error) {
       return error.what();
     }
@@ -98,11 +93,11 @@ class ModuleFiles : public ::testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(ModuleFiles, WithoutAnyTheMeanAtUnitLength) {
-  const SentenceModules modules = read_sentence_modules(folder_);
+  const SentenceModules modules = read_sentence_modules(folder_.path());
   EXPECT_FALSE(modules.listed);
   EXPECT_THAT(modules.poolings, ElementsAre(PoolingMode::mean));
   ASSERT_EQ(modules.steps.size(), 1u);
@@ -116,7 +111,7 @@ TEST_F(ModuleFiles, ReadsWhatModulesJsonLists) {
   write("config_sentence_transformers.json", R"({"prompts": {"query": "q: "}, "default_prompt_name": null})");
   write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})");
   write_dense("2_Dense", R"({"activation_function": "torch.nn.modules.linear.Identity", "bias": true})");
-  const SentenceModules modules = read_sentence_modules(folder_);
+  const SentenceModules modules = read_sentence_modules(folder_.path());
   EXPECT_EQ(modules.max_length, 77u);
   EXPECT_TRUE(modules.lower_case);
   EXPECT_EQ(modules.prompts.at("query"), "q: ");
@@ -129,7 +124,7 @@ TEST_F(ModuleFiles, ReadsWhatModulesJsonLists) {
 TEST_F(ModuleFiles, TheNewerFormNamesItsMode) {
   write("modules.json", R"([{"idx": 0, "type": "Pooling", "path": "p"}])");
   write("p/config.json", R"({"pooling_mode": ["max", "lasttoken"], "include_prompt": false})");
-  const SentenceModules modules = read_sentence_modules(folder_);
+  const SentenceModules modules = read_sentence_modules(folder_.path());
   EXPECT_THAT(modules.poolings, ElementsAre(PoolingMode::max, PoolingMode::last_token));
   EXPECT_FALSE(modules.include_prompt);
   EXPECT_TRUE(modules.steps.empty());

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "../errors.h"
+#include "../temporary_folder.h"
 #include "transmuter/audio.h"
 #include "transmuter/speech.h"
 
@@ -18,15 +19,12 @@ using ::testing::HasSubstr;
 class Speech : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
     fs::copy_file(std::string(TRANSMUTER_TEST_DATA) + "/tiny_translator/tokenizer.json", folder_ / "tokenizer.json");
     write("preprocessor_config.json", R"({"feature_size": 16, "sampling_rate": 9600, "chunk_length": 1})");
     write("generation_config.json",
           R"({"decoder_start_token_id": 1, "eos_token_id": 2, "max_length": 8, "no_timestamps_token_id": 3,
               "lang_to_id": {"<|en|>": 5, "<|de|>": 9, "<|fr|>": 11}, "task_to_id": {"transcribe": 6, "translate": 7}})");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
   // False where the zoo isn't there.
@@ -39,7 +37,7 @@ class Speech : public ::testing::Test {
     return true;
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / "transmuter_speech_test";
+  const TemporaryFolder folder_;
 };
 
 std::vector<float> sound(size_t size) {

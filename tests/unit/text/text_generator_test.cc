@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "../errors.h"
+#include "../temporary_folder.h"
 
 namespace transmuter {
 namespace {
@@ -128,9 +129,8 @@ TEST(TextGenerator, SaysWhichFileIsMissingOrWrong) {
   EXPECT_THAT(error_of([&] { silent({.messages = kHello}); }), HasSubstr("no chat template"));
   EXPECT_THAT(error_of([] { TextRewriter::load(data("tiny_chat"), "summarization"); }),
               HasSubstr("no encoder_model.onnx"));
-  const fs::path broken = fs::temp_directory_path() / "transmuter_broken_chat";
-  fs::remove_all(broken);
-  fs::copy(data("tiny_chat"), broken, fs::copy_options::recursive);
+  const TemporaryFolder broken;
+  fs::copy(data("tiny_chat"), broken.path(), fs::copy_options::recursive);
   std::ofstream(broken / "generation_config.json") << R"({"eos_token_id": "end"})";
   EXPECT_THAT(error_of([&] { TextGenerator::load(broken.string()); }),
               AllOf(HasSubstr("eos_token_id"), HasSubstr("generation_config.json")));
@@ -139,7 +139,6 @@ TEST(TextGenerator, SaysWhichFileIsMissingOrWrong) {
   const TextGenerator plain = TextGenerator::load(broken.string());
   EXPECT_EQ(plain.config().eos_token_id, std::vector<int64_t>{2});
   EXPECT_EQ(plain({.messages = kHello}).text, "hi there friend .");
-  fs::remove_all(broken);
 }
 
 TEST(TextRewriter, TranslatesAndSummarizes) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../temporary_folder.h"
 #include "transmuter/error.h"
 #include "transmuter/text.h"
 #include "transmuter/text_generator.h"
@@ -76,12 +77,10 @@ TEST_F(TextPipelines, WriteTheTextsOfTransformers) {
 }
 
 TEST_F(TextPipelines, SummarizeAndTranslateAsTransformersDoes) {
-  const fs::path folder = fs::temp_directory_path() / "transmuter_rewriter";
   for (const json& record : read("rewritten.json")) {
     const std::string name = record["model"], task = record["task"];
     SCOPED_TRACE(name + record["config"].dump());
-    fs::remove_all(folder);
-    fs::create_directories(folder);
+    const TemporaryFolder folder;
     fs::copy(zoo_ / (name + "_merged") / "model.onnx", folder / "decoder_model_merged.onnx");
     fs::copy(zoo_ / (name + "_encoder") / "model.onnx", folder / "encoder_model.onnx");
     fs::copy(kData / "tokenizer.json", folder / "tokenizer.json");
@@ -92,13 +91,11 @@ TEST_F(TextPipelines, SummarizeAndTranslateAsTransformersDoes) {
       EXPECT_EQ(texts_of(rewriter({&texts[i], 1}, rewriter.config()))[0], record["expected"][i].get<std::string>());
     EXPECT_EQ(texts_of(rewriter(texts, rewriter.config())), record["batch"].get<Strings>());
   }
-  fs::remove_all(folder);
 }
 
-// A language model that ranks, as sentence-transformers saves one. `graph`: its model.
-fs::path ranking_folder(const fs::path& tokenizer, const fs::path& graph, const std::string& chat, int yes, int no) {
-  const fs::path folder = fs::temp_directory_path() / "transmuter_ranker";
-  fs::remove_all(folder);
+// Makes `folder` a language model that ranks, as sentence-transformers saves one. `graph`: its model.
+void save_ranker(const fs::path& folder, const fs::path& tokenizer, const fs::path& graph, const std::string& chat,
+                 int yes, int no) {
   fs::create_directories(folder / "1_LogitScore");
   fs::copy(graph, folder / "model.onnx");
   fs::copy(tokenizer, folder / "tokenizer.json");
@@ -110,7 +107,6 @@ fs::path ranking_folder(const fs::path& tokenizer, const fs::path& graph, const 
   std::ofstream(folder / "1_LogitScore" / "config.json") << json{{"true_token_id", yes}, {"false_token_id", no}};
   std::ofstream(folder / "config_sentence_transformers.json")
       << R"({"prompts": {"query": "hi"}, "default_prompt_name": "query", "activation_fn": "torch.nn.modules.linear.Identity"})";
-  return folder;
 }
 
 constexpr const char* kAsk =
@@ -122,7 +118,8 @@ TEST(AskedReranker, TakesTheScoresBehindTheConversation) {
   const fs::path tiny = fs::path(TRANSMUTER_TEST_DATA) / "tiny_chat";
   // Of tiny_chat's words: what follows "hello" and "the" is world or, by 1 less, friend; what follows "there" is
   // friend.
-  const fs::path folder = ranking_folder(tiny / "tokenizer.json", tiny / "model.onnx", kAsk, 22, 10);
+  const TemporaryFolder folder;
+  save_ranker(folder.path(), tiny / "tokenizer.json", tiny / "model.onnx", kAsk, 22, 10);
   const Reranker reranker = Reranker::load(folder.string());
   const Strings documents = {"how are you there", "good hello", "the"};
   const std::vector<double> scores = reranker.scores("today", documents);
@@ -152,11 +149,11 @@ TEST(AskedReranker, TakesTheScoresBehindTheConversation) {
   EXPECT_NE(says(R"({"true_token_id": 999})").find("asks for the token 999"), std::string::npos);
   EXPECT_EQ(says(R"({"true_token_id": 22})"), "");
   EXPECT_THROW(TextEmbedder::load(folder.string()), Error);
-  fs::remove_all(folder);
 }
 
 TEST_F(TextPipelines, AskedRerankersScoreABatchAsTheyScoreOne) {
-  const fs::path folder = ranking_folder(kData / "tokenizer.json", zoo_ / "llama_past" / "model.onnx", kAsk, 40, 60);
+  const TemporaryFolder folder;
+  save_ranker(folder.path(), kData / "tokenizer.json", zoo_ / "llama_past" / "model.onnx", kAsk, 40, 60);
   const Reranker reranker = Reranker::load(folder.string(), {.compile = {.threads = 1}});
   const Strings documents = {"the river is in Berlin", "a", "What is the capital of France? Paris is.", "the dog",
                              "foxes"};
@@ -178,7 +175,6 @@ TEST_F(TextPipelines, AskedRerankersScoreABatchAsTheyScoreOne) {
     decoder({&prompt, 1}, config, call);
     EXPECT_NEAR(scores[i], expected, 1e-4) << documents[i];
   }
-  fs::remove_all(folder);
 }
 
 }  // namespace

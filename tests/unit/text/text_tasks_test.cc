@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "transmuter/error.h"
 #include "transmuter/graph.h"
 #include "transmuter/text.h"
@@ -304,25 +305,25 @@ TEST(TextTasks, AGraphForAnotherTaskIsRefusedWithWhatItGives) {
               HasSubstr("3 scores a pair"));
 }
 
-// The folder of a task with its graph for `rows` rows of `tokens` tokens alone.
-fs::path fixed(const std::string& name, int64_t rows, int64_t tokens) {
-  const fs::path place = fs::temp_directory_path() / ("transmuter_fixed_" + name);
-  fs::remove_all(place);
-  fs::copy(folder(name), place, fs::copy_options::recursive);
-  const std::string graph = (place / "model.onnx").string();
-  GraphEdit edit = Graph::load(graph).edit();
-  edit.fix_dim("batch", rows).fix_dim("sequence", tokens);
-  edit.commit().save(graph);
-  return place;
-}
+// A copy of a task's folder with its graph for `rows` rows of `tokens` tokens alone.
+class FixedFolder : public TemporaryFolder {
+ public:
+  FixedFolder(const std::string& name, int64_t rows, int64_t tokens) {
+    fs::copy(folder(name), path(), fs::copy_options::recursive);
+    const std::string graph = (path() / "model.onnx").string();
+    GraphEdit edit = Graph::load(graph).edit();
+    edit.fix_dim("batch", rows).fix_dim("sequence", tokens);
+    edit.commit().save(graph);
+  }
+};
 
 TEST(TextTasks, GraphsOfOneSizeSayWhatTheOthersSay) {
   const std::vector<std::string> texts = {"the quick fox", "", "John Smith lives in New York City, near the river.",
                                           "a text that is longer than twelve tokens and is cut there, by either"};
   const TextTaskOptions cut = {.max_length = 12};
   for (const int64_t rows : {1, 3}) {
-    fs::path place = fixed("classify_multi", rows, 12);
-    const auto labels = TextClassifier::load(place.string())(texts, {.top_k = std::nullopt}),
+    const FixedFolder classes("classify_multi", rows, 12);
+    const auto labels = TextClassifier::load(classes.string())(texts, {.top_k = std::nullopt}),
                expected_labels = TextClassifier::load(folder("classify_multi"), cut)(texts, {.top_k = std::nullopt});
     for (size_t i = 0; i < texts.size(); ++i) {
       for (size_t l = 0; l < labels[i].size(); ++l) {
@@ -330,10 +331,9 @@ TEST(TextTasks, GraphsOfOneSizeSayWhatTheOthersSay) {
         EXPECT_NEAR(labels[i][l].score, expected_labels[i][l].score, kTolerance);
       }
     }
-    fs::remove_all(place);
-    place = fixed("ner_words", rows, 12);
+    const FixedFolder words("ner_words", rows, 12);
     const EntityOptions average = {.aggregation = Aggregation::average, .ignore = {}};
-    const auto entities = EntityRecognizer::load(place.string())(texts, average),
+    const auto entities = EntityRecognizer::load(words.string())(texts, average),
                expected_entities = EntityRecognizer::load(folder("ner_words"), cut)(texts, average);
     for (size_t i = 0; i < texts.size(); ++i) {
       ASSERT_EQ(entities[i].size(), expected_entities[i].size());
@@ -342,22 +342,19 @@ TEST(TextTasks, GraphsOfOneSizeSayWhatTheOthersSay) {
         EXPECT_NEAR(entities[i][e].score, expected_entities[i][e].score, kTolerance);
       }
     }
-    fs::remove_all(place);
-    place = fixed("embed_dense", rows, 12);
-    const Tensor vectors = TextEmbedder::load(place.string())(texts),
+    const FixedFolder dense("embed_dense", rows, 12);
+    const Tensor vectors = TextEmbedder::load(dense.string())(texts),
                  expected_vectors = TextEmbedder::load(folder("embed_dense"), cut)(texts);
     for (int64_t i = 0; i < vectors.size(); ++i)
       EXPECT_NEAR(vectors.data<float>()[i], expected_vectors.data<float>()[i], kTolerance);
-    fs::remove_all(place);
-    place = fixed("answer", rows, 24);
-    const Answer answer = QuestionAnswerer::load(place.string())("Where?", texts[2])[0],
+    const FixedFolder questions("answer", rows, 24);
+    const Answer answer = QuestionAnswerer::load(questions.string())("Where?", texts[2])[0],
                  expected = QuestionAnswerer::load(folder("answer"), {.max_length = 24})("Where?", texts[2])[0];
     EXPECT_EQ(answer.answer, expected.answer);
     EXPECT_NEAR(answer.score, expected.score, kTolerance);
-    fs::remove_all(place);
   }
   // Nothing to fill up with.
-  const fs::path place = fixed("classify_multi", 1, 12);
+  const FixedFolder place("classify_multi", 1, 12);
   std::ofstream(place / "tokenizer_config.json") << "{}";
   std::ofstream(place / "config.json") << "{}";
   json tokenizer;
@@ -367,24 +364,17 @@ TEST(TextTasks, GraphsOfOneSizeSayWhatTheOthersSay) {
   std::ofstream(place / "tokenizer.json") << text;
   const TextClassifier bare = TextClassifier::load(place.string());
   EXPECT_THAT(error_of([&] { bare(texts); }), HasSubstr("no \"pad_token\" in"));
-  fs::remove_all(place);
 }
 
 class BrokenFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("transmuter_broken_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    fs::remove_all(folder_);
-    fs::copy(folder("fill_mask"), folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { fs::copy(folder("fill_mask"), folder_.path()); }
   void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
   std::string error() {
     return error_of([&] { MaskFiller::load(folder_.string()); });
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(BrokenFolder, EachFaultNamesItsFile) {
