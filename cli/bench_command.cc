@@ -31,15 +31,15 @@ struct BenchOptions {
   bool as_json = false;
 };
 
-// Peak resident memory of this process in MB.
-double peak_rss_mb() {
+// Bytes of this process in memory at most.
+int64_t peak_rss() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
 }
 
 // All that the telemetry counts, after the runs.
@@ -87,7 +87,7 @@ void print_counters(const CompiledModel& run) {
   std::printf(
       "memory      peak %.1f MB; weights %.1f MB, prepared %.1f MB%s%s%s, arenas %.1f MB, caches %.1f MB; runs "
       "allocated %.1f MB\n",
-      peak_rss_mb(), mb(c.weight_bytes), mb(c.prepared_bytes), prepared.empty() ? "" : " (", prepared.c_str(),
+      mb(peak_rss()), mb(c.weight_bytes), mb(c.prepared_bytes), prepared.empty() ? "" : " (", prepared.c_str(),
       prepared.empty() ? "" : ")", mb(c.arena_bytes), mb(c.cache_bytes), mb(c.allocated_bytes));
 }
 
@@ -106,7 +106,7 @@ void bench_decode(const BenchOptions& options, const Model& model, const Compile
                       {"binds", stats.binds},
                       {"bind_us", stats.bind_us},
                       {"cache_copies", stats.cache_copies},
-                      {"peak_rss_mb", peak_rss_mb()},
+                      {"peak_rss_mb", static_cast<double>(peak_rss()) / (1 << 20)},
                       {"counters", counters_json(run)},
                       {"decode", figures}};
     std::printf("%s\n", out.dump().c_str());
@@ -173,7 +173,7 @@ void bench(const BenchOptions& options) {
                       {"breaks", stats.breaks},
                       {"bind_us", stats.bind_us},
                       {"arena_mb", static_cast<double>(stats.arena_bytes) / 1e6},
-                      {"peak_rss_mb", peak_rss_mb()},
+                      {"peak_rss_mb", static_cast<double>(peak_rss()) / (1 << 20)},
                       {"counters", counters_json(run)}};
     std::printf("%s\n", out.dump().c_str());
     return;

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/strings.h"
 #include "transmuter/error.h"
@@ -33,6 +34,16 @@ struct Mappings {
 Mappings& mappings() {
   static auto* const kMappings = new Mappings;  // never destroyed: files may be closed while the program ends
   return *kMappings;
+}
+
+// Begin and end of the mapped file that holds `bytes`; null: there is none. Under the mutex.
+std::pair<const std::byte*, const std::byte*> mapping_of(const std::byte* bytes) {
+  auto at = mappings().sizes.upper_bound(bytes);
+  if (at == mappings().sizes.begin()) return {};
+  --at;
+  const std::byte* const end = at->first + at->second;
+  if (bytes >= end) return {};
+  return {at->first, end};
 }
 
 [[noreturn]] void refuse(const std::string& path, int error) {
@@ -95,16 +106,21 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(bytes_), size_);
 }
 
-void release_pages(const std::byte* bytes, size_t size) {
-  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(bytes) + size) / page * page;
-  if (end <= begin) return;
+bool is_mapped(const std::byte* bytes) {
   const std::lock_guard<std::mutex> lock(mappings().mutex);
-  auto at = mappings().sizes.upper_bound(bytes);
-  if (at == mappings().sizes.begin()) return;
-  --at;
-  if (bytes + size > at->first + at->second) return;
+  return mapping_of(bytes).first != nullptr;
+}
+
+void release_pages(const std::byte* bytes, size_t size) {
+  // What a read brings in besides the page that it needs, where the system has it at hand (Linux: fault_around_bytes).
+  constexpr size_t kWindow = size_t{64} << 10;
+  if (size == 0) return;
+  const std::lock_guard<std::mutex> lock(mappings().mutex);
+  const auto [first, last] = mapping_of(bytes);
+  if (!first || bytes + size > last) return;
+  const auto window = [](const std::byte* p) { return reinterpret_cast<uintptr_t>(p) / kWindow * kWindow; };
+  const uintptr_t begin = std::max(window(bytes), reinterpret_cast<uintptr_t>(first));
+  const uintptr_t end = std::min(window(bytes + size - 1) + kWindow, reinterpret_cast<uintptr_t>(last));
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -34,8 +34,11 @@ class MappedFile {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// Bytes that were copied out and will hardly be read again: the pages of a mapped file that lie wholly inside leave
-// memory (reading them brings them back). Bytes that belong to no mapped file are left alone.
+// Whether the bytes belong to a mapped file.
+bool is_mapped(const std::byte* bytes);
+
+// Bytes that were copied out and will hardly be read again: their pages of a mapped file leave memory, and those around
+// them that came in with them (reading brings them back). Bytes that belong to no mapped file are left alone.
 void release_pages(const std::byte* bytes, size_t size);
 
 // Writes all bytes to an open file; `path` names it in errors. Throws Error io.

@@ -84,6 +84,7 @@ Model read_model(const std::string& path, const ReadOptions& options) {
     const std::string folder = parent.empty() ? std::string(".") : parent.string();
     Model model = parse(file->view(), {file, std::make_shared<ExternalData>(folder, options.map)});
     model.path = path;
+    if (options.map) release_pages(file->bytes(), file->size());  // the nodes are plain data now
     return model;
   });
 }

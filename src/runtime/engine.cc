@@ -6,6 +6,7 @@
 #include "backends/weight_store.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/memory.h"
 #include "base/strings.h"
 #include "ir/evaluate.h"
 #include "ir/passes/attribute_record.h"
@@ -110,6 +111,7 @@ std::unique_ptr<Executable> Engine::compile(const ir::Program& program, size_t s
   const ir::Program ready = prepare(program, composites);
   std::unique_ptr<Executable> made = backend->compile(ready, options);
   RunCounters::add(state->counters.compiles);
+  give_back_free_memory();  // what tracing and packing took
   if (span) {
     span.add("segment", segment);
     span.add("ops", ready.ops().size());

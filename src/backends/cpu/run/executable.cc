@@ -55,6 +55,8 @@ void check_same(const BoundPlan& a, const BoundPlan& b) {
   if (!same) throw Error(ErrorCode::internal, "a plan that started from another is not what it had been from nothing");
 }
 
+constexpr size_t kSmallWeight = size_t{32} << 10;
+
 }  // namespace
 
 CpuExecutable::CpuExecutable(const ir::Program& program, std::shared_ptr<ThreadPool> pool,
@@ -145,13 +147,16 @@ void CpuExecutable::keep_weights() {
       program_.forget_weight(i);
       continue;
     }
-    if (p.weight.is_aligned() || !aligned[static_cast<size_t>(p.value.id)]) {
+    // A small one would keep the pages of the file around it in memory, too.
+    const bool small = !p.trainable && p.weight.dtype() != DType::string && p.weight.nbytes() <= kSmallWeight &&
+                       is_mapped(p.weight.bytes());
+    if (!small && (p.weight.is_aligned() || !aligned[static_cast<size_t>(p.value.id)])) {
       weights_.emplace_back(p.value, std::make_shared<const Tensor>(p.weight));
       continue;
     }
     const std::string key = str("aligned ", reinterpret_cast<uintptr_t>(p.weight.bytes()), " ", p.weight.nbytes());
     weights_.emplace_back(p.value, store_->get<Tensor>(key, p.weight, [&] {
-      auto copy = std::make_shared<const Tensor>(p.weight.aligned());
+      auto copy = std::make_shared<const Tensor>(p.weight.clone());
       release_pages(p.weight.bytes(), p.weight.nbytes());
       return copy;
     }));

@@ -15,6 +15,8 @@ namespace {
 // room for a few hundred steps at once. Pages of it that nobody writes cost nothing.
 int64_t roomy(int64_t rows) { return (rows + std::max<int64_t>(rows / 2, 256) + 63) / 64 * 64; }
 
+constexpr int64_t kMostlyRoom = 4;  // capacities are at least so many times the rows there are
+
 struct CountedStorage : GrowingStorage {
   telemetry::HeldBytes held;
 };
@@ -61,10 +63,14 @@ Buffer with_room(const Buffer& buffer, int64_t axis, int64_t rows, bool grows, c
     if (!memory_is_there(bytes)) {
       throw Error(ErrorCode::out_of_memory, str("no memory for a cache of ", name(dtype_of(buffer)), " ", capacity));
     }
-    const std::shared_ptr<std::byte> owner = memory.take(bytes);
-    to = owner.get();
-    result.growing->memory = Tensor::view(dtype_of(buffer), capacity, to, owner);
-  } else {
+    // A large page is in memory as a whole, so what is mostly room lies on small ones.
+    if (capacity[a] <= kMostlyRoom * shape[a]) {
+      const std::shared_ptr<std::byte> owner = memory.take(bytes);
+      to = owner.get();
+      result.growing->memory = Tensor::view(dtype_of(buffer), capacity, to, owner);
+    }
+  }
+  if (!to) {
     result.growing->memory = Tensor(dtype_of(buffer), capacity);
     to = result.growing->memory.mutable_bytes();
   }

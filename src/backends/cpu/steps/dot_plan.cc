@@ -187,7 +187,10 @@ void DotPlanner::add_quantized(const ir::Op& op) {
         std::make_shared<Packed>(planner_.packed_memory(), packed_few_bits_bytes(k, n, rhs.bits), weight.dtype);
     pack_few_bits(k, n, rhs.bits, elements.bytes(), is_signed, scales.data<float>(), moved.data(), packed->bytes,
                   planner_.pool());
-    release_pages(elements.bytes(), elements.nbytes());
+    for (size_t i = 1; i < op.operands.size(); ++i) {
+      if (const ir::Parameter* root = planner_.lasting_root(op.operands[i]))
+        release_pages(root->weight.bytes(), root->weight.nbytes());
+    }
     return std::shared_ptr<const Packed>(std::move(packed));
   };
   std::string key = str("few bits ", k, " ", n, " ", q.block, " ", name(weight.dtype), " ", q.zero_point);
