@@ -1,5 +1,5 @@
-// The backend pjrt: what goes wrong with plugins is one Error each and nothing else, on plugins that are made to fail
-// (fake_pjrt.cc); and, where $TRANSMUTER_PJRT_PLUGIN names one, compiled programs, caches and placement on a real one.
+// The backend pjrt: where plugins are found, what becomes of programs; and, where $TRANSMUTER_PJRT_PLUGIN names a
+// plugin, compiled programs, caches and placement on it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,10 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <random>
 
-#include "backends/pjrt/disk_cache.h"
 #include "backends/pjrt/plugin.h"
 #include "backends/pjrt/products.h"
 #include "backends/pjrt/program.h"
@@ -20,86 +18,12 @@
 #include "ir/composites/composites.h"
 #include "ir/evaluate.h"
 #include "ir/primitives/primitives.h"
-#include "transmuter/backend.h"
-#include "transmuter/error.h"
+#include "pjrt_testing.h"
 
 namespace transmuter {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::string kFake = TRANSMUTER_FAKE_PJRT "/libfake_pjrt.so";
-
-// x [3] + 1
-ir::Program small_program() {
-  ir::Builder build(nullptr);
-  const ir::Value x = build.input({DType::f32, {3}}, "x");
-  return build.finish({build.add(x, build.like(x, 1))}, {"y"});
-}
-
-Tensor run_small(const Backend& backend) {
-  const auto executable = backend.compile(small_program(), {});
-  std::vector<Buffer> inputs{backend.upload(Tensor(std::vector<float>{1, 2, 3}, {3}))};
-  Bindings bindings(ShapeScope::create());
-  return backend.download(executable->run(inputs, bindings)[0]);
-}
-
-template <class Fn>
-std::optional<Error> error_of(const Fn& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-void expect_error(const std::string& name, ErrorCode code, const std::string& words) {
-  const auto error = error_of([&] { run_small(*Backend::get(name)); });
-  ASSERT_TRUE(error) << name;
-  EXPECT_EQ(error->code(), code) << error->what();
-  EXPECT_NE(std::string(error->what()).find(words), std::string::npos) << error->what();
-  // Life goes on, here and elsewhere.
-  EXPECT_EQ(run_small(*Backend::get("cpu")).to_vector<float>(), (std::vector<float>{2, 3, 4}));
-  EXPECT_EQ(run_small(*Backend::get("pjrt:" + kFake + ",cache=off")).to_vector<float>(),
-            (std::vector<float>{1, 2, 3}));  // it computes nothing
-}
-
-TEST(PjrtFaults, APluginThatIsNone) {
-  const std::string folder = TRANSMUTER_FAKE_PJRT;
-  expect_error("pjrt:/nowhere/plugin.so", ErrorCode::not_found, "there is no PJRT plugin /nowhere/plugin.so");
-  expect_error("pjrt:" + folder + "/libfake_pjrt_nothing.so", ErrorCode::invalid_input, "no GetPjrtApi");
-  expect_error("pjrt:" + folder + "/libfake_pjrt_old.so", ErrorCode::unsupported, "interface 0.10");
-  const std::string text = testing::TempDir() + "/not_a_library.so";
-  std::ofstream(text) << "hello";
-  expect_error("pjrt:" + text, ErrorCode::invalid_input, "cannot be opened");
-}
-
-TEST(PjrtFaults, OptionsAndDevices) {
-  const std::string fake = "pjrt:" + kFake;
-  expect_error(fake + ",colour=blue", ErrorCode::invalid_input, "colour");
-  expect_error(fake + ",blue", ErrorCode::invalid_input, "OPTION=VALUE");
-  expect_error(fake + ",device=two", ErrorCode::invalid_input, "no number");
-  expect_error(fake + ",device=2", ErrorCode::invalid_input, "there is no device 2; the plugin has 2");
-  expect_error(fake + ",count=0", ErrorCode::invalid_input, "the plugin has 0");
-  expect_error(fake + ",placement=moon", ErrorCode::invalid_input, "placement");
-}
-
-TEST(PjrtFaults, WhatThePluginFailsAt) {
-  const std::string fake = "pjrt:" + kFake + ",cache=off,fail=";
-  expect_error(fake + "client", ErrorCode::internal, "no device answers at all");
-  expect_error(fake + "compile", ErrorCode::internal, "this compiler is out of order");
-  expect_error(fake + "upload", ErrorCode::out_of_memory, "12 bytes");
-  expect_error(fake + "run", ErrorCode::out_of_memory, "out of memory while running");
-  expect_error(fake + "read", ErrorCode::internal, "the device fell over");
-}
-
-TEST(PjrtMemory, FiguresAreThePlugins) {
-  const MemoryFigures figures = Backend::get("pjrt:" + kFake + ",cache=off")->memory();
-  EXPECT_EQ(figures.in_use, 100);
-  EXPECT_EQ(figures.peak, 200);
-  EXPECT_EQ(figures.limit, -1);  // it doesn't say
-}
 
 TEST(PjrtPlugins, AreFoundInInstalledPackages) {
   const fs::path packages = fs::path(testing::TempDir()) / "packages";
@@ -131,32 +55,6 @@ TEST(PjrtPlugins, AreFoundInInstalledPackages) {
   ASSERT_NE(place(tpu), found.end());
   EXPECT_LT(place(cuda), place(cpu));  // accelerators first
   EXPECT_EQ(place(packages / "other" / "pjrt_plugin.so"), found.end());
-}
-
-TEST(PjrtDiskCache, FindsWhatItStoredAndNothingElse) {
-  const std::string folder = testing::TempDir() + "/pjrt_cache";
-  fs::remove_all(folder);
-  const pjrt::DiskCache cache(folder, 1000);
-  EXPECT_FALSE(cache.find("a"));
-  cache.store("a", "program a");
-  cache.store("b", "program b");
-  EXPECT_EQ(cache.find("a"), "program a");
-  EXPECT_EQ(cache.find("b"), "program b");
-  EXPECT_FALSE(cache.find("c"));
-  // A damaged file is none.
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(-1, std::ios::end);
-    file << "!";
-  }
-  EXPECT_FALSE(cache.find("a"));
-  for (const auto& entry : fs::directory_iterator(folder)) fs::resize_file(entry.path(), 10);
-  EXPECT_FALSE(cache.find("b"));
-  // Room for one of these.
-  cache.store("large 1", std::string(600, 'x'));
-  cache.store("large 2", std::string(600, 'x'));
-  EXPECT_EQ(cache.find("large 1").has_value() + cache.find("large 2").has_value(), 1);
-  EXPECT_FALSE(pjrt::DiskCache("off").enabled());
 }
 
 // relu(x), its nonzero places, twice those, and the sum of relu(x): the middle two run on the host.

@@ -62,6 +62,7 @@ enum class Function : size_t {
   loaded_execute = 55,
   deserialize_and_load = 56,
   buffer_destroy = 58,
+  buffer_is_deleted = 68,
   buffer_to_host = 70,
   buffer_ready_event = 72,
   executable_memory_stats = 96,
@@ -289,6 +290,10 @@ struct Execute : Header {
 
 struct BufferOnly : Header {
   Buffer* buffer;
+};
+struct BufferIsDeleted : Header {
+  Buffer* buffer;
+  bool is_deleted;  // out
 };
 struct TiledLayout : Header {
   const int64_t* minor_to_major;

@@ -74,6 +74,14 @@ Shape stored_shape(DType dtype, const Shape& shape) {
   return is_packed(dtype) ? Shape{static_cast<int64_t>(byte_size(dtype, element_count(shape)))} : shape;
 }
 
+// The whole text is a number that its type can hold.
+template <class T>
+bool is_whole(const std::string& text, T& number) {
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stopped == end;
+}
+
 // Numbers, true and false as such, anything else as text.
 abi::NamedValue named_value(const std::string& key, const std::string& value) {
   abi::NamedValue named{};
@@ -81,13 +89,12 @@ abi::NamedValue named_value(const std::string& key, const std::string& value) {
   named.name = key.data();
   named.name_size = key.size();
   named.value_size = 1;
-  const char* end = value.data() + value.size();
   if (value == "true" || value == "false") {
     named.type = abi::NamedValue::kBool;
     named.truth = value == "true";
-  } else if (std::from_chars(value.data(), end, named.integer).ptr == end && !value.empty()) {
+  } else if (is_whole(value, named.integer)) {
     named.type = abi::NamedValue::kInteger;
-  } else if (std::from_chars(value.data(), end, named.real).ptr == end && !value.empty()) {
+  } else if (is_whole(value, named.real)) {
     named.type = abi::NamedValue::kFloat;
   } else {
     named.type = abi::NamedValue::kString;
@@ -165,6 +172,7 @@ std::string compile_options(int device_id, bool default_device, bool thrifty) {
 }  // namespace
 
 DeviceBuffer::~DeviceBuffer() {
+  if (!buffer_) return;
   abi::Block<abi::BufferOnly> destroy;
   destroy.buffer = buffer_;
   client_->plugin().call_quietly(Function::buffer_destroy, destroy);
@@ -203,7 +211,17 @@ void copy_box(const std::byte* from, const Shape& from_shape, std::byte* to, con
 
 }  // namespace
 
+void DeviceBuffer::check() const {
+  abi::Block<abi::BufferIsDeleted> asked;
+  asked.buffer = buffer_;
+  client_->plugin().call_quietly(Function::buffer_is_deleted, asked);
+  if (asked.is_deleted)
+    throw Error(ErrorCode::invalid_input,
+                str("a ", name(dtype_), " ", shape_, " tensor's memory on the device was given to an earlier run"));
+}
+
 Tensor DeviceBuffer::download() const {
+  check();
   Tensor tensor(dtype_, room_);
   const Shape stored = stored_shape(dtype_, room_);
   std::vector<int64_t> order(stored.size());  // row-major, however the device has it
@@ -233,15 +251,14 @@ Loaded::~Loaded() {
       continue;
     }
   }
+  if (!executable_) return;
   abi::Block<abi::LoadedOnly> destroy;
   destroy.executable = executable_;
   client_->plugin().call_quietly(Function::loaded_destroy, destroy);
 }
 
-void Loaded::note_running(abi::Event* done) const {
-  if (!done) return;
+void Loaded::forget_finished() const noexcept {
   const Plugin& plugin = client_->plugin();
-  const std::lock_guard<std::mutex> lock(mutex_);
   std::erase_if(running_, [&](abi::Event* event) {
     abi::Block<abi::EventIsReady> ready;
     ready.event = event;
@@ -250,14 +267,12 @@ void Loaded::note_running(abi::Event* done) const {
     plugin.destroy(event);
     return true;
   });
-  running_.push_back(done);
 }
 
-std::vector<abi::Buffer*> Loaded::run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
-                                      size_t results) const {
-  std::vector<abi::Buffer*> made(results, nullptr);
+void Loaded::run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
+                 std::span<abi::Buffer*> results) const {
   abi::Buffer* const* argument_list = inputs.data();
-  abi::Buffer** result_list = made.data();
+  abi::Buffer** result_list = results.data();
   abi::Block<abi::ExecuteOptions> options;
   options.kept_inputs = kept.data();
   options.kept_input_count = kept.size();
@@ -270,9 +285,13 @@ std::vector<abi::Buffer*> Loaded::run(std::span<abi::Buffer* const> inputs, cons
   execute.output_lists = &result_list;
   abi::Event* done = nullptr;
   execute.complete_events = &done;
+  std::list<abi::Event*> started(1);  // made before it runs: then nothing fails any more
   client_->plugin().call(Function::loaded_execute, execute, "running a program");
-  note_running(done);
-  return made;
+  if (!done) return;
+  started.front() = done;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  forget_finished();
+  running_.splice(running_.end(), started);
 }
 
 namespace {
@@ -281,6 +300,7 @@ struct DestroyExecutable {
   const Plugin& plugin;
   abi::Executable* executable;
   ~DestroyExecutable() {
+    if (!executable) return;
     abi::Block<abi::ExecutableOnly> destroy;
     destroy.executable = executable;
     plugin.call_quietly(Function::executable_destroy, destroy);
@@ -292,7 +312,7 @@ struct DestroyExecutable {
 abi::Executable* Loaded::inner() const {
   abi::Block<abi::LoadedExecutableOf> get;
   get.loaded = executable_;
-  client_->plugin().call(Function::loaded_executable, get, "looking at a program");
+  client_->plugin().call_quietly(Function::loaded_executable, get);
   return get.executable;
 }
 
@@ -300,21 +320,21 @@ std::string Loaded::serialized() const {
   const Plugin& plugin = client_->plugin();
   if (!plugin.has(Function::executable_serialize) || !plugin.has(Function::deserialize_and_load)) return "";
   const DestroyExecutable executable{plugin, inner()};
-  abi::Block<abi::ExecutableSerialize> serialize;
+  if (!executable.executable) return "";
+  struct Bytes : abi::Block<abi::ExecutableSerialize> {
+    ~Bytes() {
+      if (release) release(owner);
+    }
+  } serialize;
   serialize.executable = executable.executable;
-  try {
-    plugin.call(Function::executable_serialize, serialize, "storing a program");
-  } catch (const Error&) {  // it is compiled anew next time
-    return "";
-  }
-  std::string bytes(serialize.bytes, serialize.size);
-  if (serialize.release) serialize.release(serialize.owner);
-  return bytes;
+  plugin.call_quietly(Function::executable_serialize, serialize);  // else it is compiled anew next time
+  return std::string(serialize.bytes ? serialize.bytes : "", serialize.bytes ? serialize.size : 0);
 }
 
 int64_t Loaded::temporary_bytes() const {
   const Plugin& plugin = client_->plugin();
   const DestroyExecutable executable{plugin, inner()};
+  if (!executable.executable) return 0;
   abi::Block<abi::ExecutableMemoryStats> stats;
   stats.executable = executable.executable;
   plugin.call_quietly(Function::executable_memory_stats, stats);
@@ -323,10 +343,10 @@ int64_t Loaded::temporary_bytes() const {
 
 std::shared_ptr<const Client> Client::create(std::shared_ptr<const Plugin> plugin, const ClientOptions& options) {
   abi::Client* made = nullptr;
-  if (is_for_cpus(plugin->path()) && options.plugin.empty()) {
+  if (is_for_cpus(plugin->path()) && options.plugin.empty() && options.device == 0) {
     // By default they make several devices of one processor. Plugins that don't know the option refuse it.
     try {
-      made = create_client(*plugin, {{"cpu_device_count", str(options.device + 1)}});
+      made = create_client(*plugin, {{"cpu_device_count", "1"}});
     } catch (const Error&) {
       made = nullptr;
     }
@@ -420,18 +440,29 @@ abi::Buffer* Client::upload_bytes(const Tensor& tensor, abi::HostSemantics seman
 }
 
 DeviceBufferPtr Client::upload(const Tensor& tensor, bool weight) const {
+  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), tensor.dtype(), tensor.shape());
+  if (!weight) {
+    buffer->set(upload_bytes(tensor, abi::HostSemantics::copied_during_call, nullptr));
+    return buffer;
+  }
+  auto held = std::make_unique<HeldWeight>(HeldWeight{*plugin_, tensor});
   abi::Event* done = nullptr;
-  abi::Buffer* memory =
-      upload_bytes(tensor, weight ? abi::HostSemantics::zero_copy : abi::HostSemantics::copied_during_call,
-                   weight ? &done : nullptr);
-  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), memory, tensor.dtype(), tensor.shape());
+  buffer->set(upload_bytes(tensor, abi::HostSemantics::zero_copy, &done));
   if (!done) return buffer;
   abi::Block<abi::EventOnReady> ready;
   ready.event = done;
   ready.callback = release_weight;
-  auto held = std::make_unique<HeldWeight>(HeldWeight{*plugin_, tensor});
   ready.argument = held.get();
-  plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
+  try {
+    plugin_->call(Function::event_on_ready, ready, "moving a tensor to the device");
+  } catch (...) {
+    buffer.reset();
+    abi::Block<abi::EventOnly> wait;  // the device may read the elements until then
+    wait.event = done;
+    plugin_->call_quietly(Function::event_await, wait);
+    plugin_->destroy(done);
+    throw;
+  }
   static_cast<void>(held.release());  // the callback's now
   plugin_->destroy(done);
   return buffer;
@@ -441,8 +472,9 @@ DeviceBufferPtr Client::upload(const Tensor& tensor, const Shape& room) const {
   if (tensor.shape() == room) return upload(tensor, false);
   Tensor wide = Tensor::zeros(tensor.dtype(), room);
   copy_box(tensor.bytes(), tensor.shape(), wide.mutable_bytes(), room, tensor.shape(), byte_size(tensor.dtype(), 1));
-  abi::Buffer* buffer = upload_bytes(wide, abi::HostSemantics::copied_during_call, nullptr);
-  return std::make_shared<DeviceBuffer>(shared_from_this(), buffer, tensor.dtype(), tensor.shape(), room);
+  auto buffer = std::make_shared<DeviceBuffer>(shared_from_this(), tensor.dtype(), tensor.shape(), room);
+  buffer->set(upload_bytes(wide, abi::HostSemantics::copied_during_call, nullptr));
+  return buffer;
 }
 
 std::shared_ptr<const Loaded> Client::compile(const std::string& text, bool thrifty) const {
@@ -459,8 +491,10 @@ std::shared_ptr<const Loaded> Client::compile(const std::string& text, bool thri
     compile.program = &program;
     compile.options = options.data();
     compile.options_size = options.size();
+    auto loaded = std::make_shared<Loaded>(shared_from_this());
     plugin_->call(Function::client_compile, compile, "the plugin cannot compile a program");
-    return std::make_shared<Loaded>(shared_from_this(), compile.executable);
+    loaded->set(compile.executable);
+    return loaded;
   };
   if (thrifty && is_cpu() && knows_order_) {
     try {
@@ -478,6 +512,7 @@ std::shared_ptr<const Loaded> Client::compile(const std::string& text, bool thri
 }
 
 std::shared_ptr<const Loaded> Client::load(const std::string& serialized) const {
+  auto loaded = std::make_shared<Loaded>(shared_from_this());
   abi::Block<abi::Deserialize> load;
   load.client = client_;
   load.bytes = serialized.data();
@@ -487,7 +522,8 @@ std::shared_ptr<const Loaded> Client::load(const std::string& serialized) const 
   } catch (const Error&) {
     return nullptr;
   }
-  return std::make_shared<Loaded>(shared_from_this(), load.executable);
+  loaded->set(load.executable);
+  return loaded;
 }
 
 MemoryFigures Client::memory() const {

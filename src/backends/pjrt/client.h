@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,10 +28,9 @@ class Client;
 // where it isn't the shape: the extents that they lie under, no smaller, of which the tensor's are the first.
 class DeviceBuffer {
  public:
-  DeviceBuffer(std::shared_ptr<const Client> client, abi::Buffer* buffer, DType dtype, Shape shape, Shape room = {},
-               bool zeros = true)
+  // Of nothing, until set() hands it what the plugin made: so nothing that was made is lost.
+  DeviceBuffer(std::shared_ptr<const Client> client, DType dtype, Shape shape, Shape room = {}, bool zeros = true)
       : client_(std::move(client)),
-        buffer_(buffer),
         dtype_(dtype),
         shape_(std::move(shape)),
         room_(room.empty() ? shape_ : std::move(room)),
@@ -39,17 +39,21 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
+  void set(abi::Buffer* buffer) noexcept { buffer_ = buffer; }
+
   abi::Buffer* get() const { return buffer_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   const Shape& room() const { return room_; }
   bool zeros() const { return zeros_; }  // what lies in the room behind the tensor's own elements
-  // Waits until it is there. Throws what computing it threw. The tensor's own elements.
+  // Throws Error(invalid_input) when a run took the memory.
+  void check() const;
+  // Waits until it is there. Throws what computing it threw, and as check(). The tensor's own elements.
   Tensor download() const;
 
  private:
   std::shared_ptr<const Client> client_;
-  abi::Buffer* buffer_;
+  abi::Buffer* buffer_ = nullptr;
   DType dtype_;
   Shape shape_, room_;
   bool zeros_;
@@ -62,27 +66,28 @@ using DeviceBufferPtr = std::shared_ptr<const DeviceBuffer>;
 // A compiled program on its device. Runs of it may be under way when it goes: it waits for them.
 class Loaded {
  public:
-  Loaded(std::shared_ptr<const Client> client, abi::LoadedExecutable* executable)
-      : client_(std::move(client)), executable_(executable) {}
+  explicit Loaded(std::shared_ptr<const Client> client) : client_(std::move(client)) {}
   ~Loaded();
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  // Starts it: the results are being computed, owned by the caller. Inputs listed in `kept` are not donated though the
-  // program says that they may be.
-  std::vector<abi::Buffer*> run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
-                                size_t results) const;
+  void set(abi::LoadedExecutable* executable) noexcept { executable_ = executable; }
+
+  // Starts it: `results`, being computed, are the caller's. Inputs listed in `kept` are not donated though the program
+  // says that they may be.
+  void run(std::span<abi::Buffer* const> inputs, const std::vector<int64_t>& kept,
+           std::span<abi::Buffer*> results) const;
   std::string serialized() const;   // "" where the plugin cannot
   int64_t temporary_bytes() const;  // working memory of a run; 0 where the plugin doesn't say
 
  private:
-  abi::Executable* inner() const;
-  void note_running(abi::Event* done) const;
+  abi::Executable* inner() const;  // the caller's; null where the plugin doesn't say
+  void forget_finished() const noexcept;
 
   std::shared_ptr<const Client> client_;
-  abi::LoadedExecutable* executable_;
+  abi::LoadedExecutable* executable_ = nullptr;
   mutable std::mutex mutex_;
-  mutable std::vector<abi::Event*> running_;  // the ends of runs that were under way when somebody last looked
+  mutable std::list<abi::Event*> running_;  // the ends of runs that were under way when somebody last looked
 };
 
 class Client : public std::enable_shared_from_this<Client> {

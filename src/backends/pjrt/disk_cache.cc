@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +23,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kMagic = "TMPJRT01";
-constexpr const char* kEnding = ".pjrt";
+constexpr const char *kEnding = ".pjrt", *kPart = ".part";
+constexpr std::chrono::minutes kLongestWrite(10);
 
 uint64_t hash_of(std::string_view text, uint64_t hash) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -83,7 +85,7 @@ void DiskCache::store(const std::string& key, const std::string& bytes) const {
   std::error_code error;
   fs::create_directories(folder_, error);
   static std::atomic<uint64_t> count{0};  // threads of a process may store the same program
-  const std::string path = file_of(key), part = str(path, ".", getpid(), ".", count.fetch_add(1), ".part");
+  const std::string path = file_of(key), part = str(path, ".", getpid(), ".", count.fetch_add(1), kPart);
   {
     std::ofstream file(part, std::ios::binary);
     FileHeader header{{}, key.size(), bytes.size(), hash_of(bytes, kSeed)};
@@ -106,12 +108,19 @@ void DiskCache::make_room() const {
   };
   std::vector<File> files;
   uint64_t all = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    if (entry.path().extension() != kEnding) continue;
-    const uint64_t bytes = entry.file_size(ignored);
+  std::error_code ignored, end;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator at(folder_, end); !end && at != fs::directory_iterator(); at.increment(end)) {
+    const fs::path& path = at->path();
+    if (path.extension() == kPart) {
+      // A process that went while it wrote left it.
+      const auto written = fs::last_write_time(path, ignored);
+      if (!ignored && now - written > kLongestWrite) fs::remove(path, ignored);
+    }
+    if (path.extension() != kEnding) continue;
+    const uint64_t bytes = fs::file_size(path, ignored);
     if (ignored) continue;  // another process has removed it
-    files.push_back({entry.last_write_time(ignored), bytes, entry.path()});
+    files.push_back({fs::last_write_time(path, ignored), bytes, path});
     all += bytes;
   }
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });

@@ -245,6 +245,12 @@ DeviceBufferPtr DeviceProgram::argument(const Buffer& given, size_t input, const
     throw Error(ErrorCode::invalid_input, str("the program's input ", input_names_[input], " is ", name(type.dtype),
                                               " ", shape, ", got ", name(dtype), " ", is));
   if (!there) return client_->upload(given.host, room);
+  try {
+    there->check();
+  } catch (Error& error) {
+    error.in(str("input ", input_names_[input]));
+    throw;
+  }
   if (there->room() == room && (there->zeros() || room == shape)) return there;
   const Tensor moved = there->download();
   RunCounters::add(state_->counters.cache_copies);
@@ -309,13 +315,21 @@ std::vector<Buffer> DeviceProgram::run(std::span<Buffer* const> inputs, Bindings
     moved.push_back(client_->upload(told, false));
     arguments.push_back(moved.back()->get());
   }
-  const std::vector<abi::Buffer*> made = entry->loaded->run(arguments, kept, result_types_.size());
+  // What is given twice serves both as it is.
+  for (size_t p = 0; key.donates && p < parameter_input_.size(); ++p)
+    if (entry->may_donate[p] && std::count(arguments.begin(), arguments.end(), arguments[p]) > 1)
+      kept.push_back(static_cast<int64_t>(p));
+  std::vector<std::shared_ptr<DeviceBuffer>> made;
   std::vector<Buffer> results;
-  for (size_t i = 0; i < made.size(); ++i) {
-    results.push_back(as_buffer(std::make_shared<DeviceBuffer>(client_, made[i], result_types_[i].dtype,
-                                                               bindings.evaluate(result_types_[i].shape),
-                                                               entry->results[i].room, entry->results[i].zeros)));
+  for (size_t i = 0; i < result_types_.size(); ++i) {
+    made.push_back(std::make_shared<DeviceBuffer>(client_, result_types_[i].dtype,
+                                                  bindings.evaluate(result_types_[i].shape), entry->results[i].room,
+                                                  entry->results[i].zeros));
+    results.push_back(as_buffer(made.back()));
   }
+  std::vector<abi::Buffer*> memory(made.size(), nullptr);
+  entry->loaded->run(arguments, kept, memory);
+  for (size_t i = 0; i < made.size(); ++i) made[i]->set(memory[i]);
   return results;
 }
 
@@ -325,7 +339,8 @@ ExecutableStats DeviceProgram::stats() const {
   stats.weight_bytes = weight_bytes_;
   const std::lock_guard<std::mutex> lock(mutex_);
   stats.plans = compiled_.size();
-  for (const auto& [key, entry] : compiled_) stats.arena_bytes = std::max(stats.arena_bytes, entry->temporary_bytes);
+  for (const auto& [key, entry] : compiled_)
+    stats.arena_bytes = std::max(stats.arena_bytes, entry->temporary_bytes.load());
   return stats;
 }
 
@@ -348,17 +363,17 @@ PlacedExecutable::PlacedExecutable(std::shared_ptr<const Backend> backend, std::
       results_(placed.results) {}
 
 std::vector<Buffer> PlacedExecutable::run(std::span<Buffer> inputs, Bindings& bindings) const {
-  std::vector<Buffer> on_device, on_host;
+  std::vector<Buffer> on_device, on_host, host_given;
+  // Before the device's part, which may take an input's memory.
+  for (const size_t input : host_inputs_) host_given.push_back({.host = backend_->download(inputs[input])});
   if (device_) {
     std::vector<Buffer*> given;
     for (const size_t input : device_inputs_) given.push_back(&inputs[input]);
     on_device = device_->run(given, bindings);
   }
   if (host_) {
-    std::vector<Buffer> given;
-    for (const size_t input : host_inputs_) given.push_back({.host = backend_->download(inputs[input])});
-    for (const size_t result : host_from_device_) given.push_back({.host = backend_->download(on_device[result])});
-    on_host = host_->run(given, bindings);
+    for (const size_t result : host_from_device_) host_given.push_back({.host = backend_->download(on_device[result])});
+    on_host = host_->run(host_given, bindings);
     for (Buffer& buffer : on_host) buffer = {.host = host_backend_->download(buffer)};
   }
   std::vector<Buffer> results;

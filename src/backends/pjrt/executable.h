@@ -1,6 +1,7 @@
 // A program on a PJRT device: compiled programs for sets of sizes, the ones used last kept.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,8 @@ class DeviceProgram {
     std::string refusal;        // why it cannot be had with padding
     std::vector<Shape> inputs;  // the extents that they are to lie under
     std::vector<Result> results;
-    std::vector<bool> may_donate;  // by parameter
-    size_t temporary_bytes = 0;
+    std::vector<bool> may_donate;             // by parameter
+    std::atomic<size_t> temporary_bytes = 0;  // read while another thread makes it
   };
   struct Key {
     std::vector<int64_t> sizes;  // by symbol of symbols_; of a padded one those that it is made for, then the rooms

@@ -40,8 +40,8 @@ Wanted parse(const std::string& name) {
     const std::string key = pieces[i].substr(0, at), value = pieces[i].substr(at + 1);
     if (key == "device") {
       const char* end = value.data() + value.size();
-      if (value.empty() || std::from_chars(value.data(), end, wanted.client.device).ptr != end)
-        refuse(str("device=", value, " is no number"));
+      const auto [stopped, error] = std::from_chars(value.data(), end, wanted.client.device);
+      if (error != std::errc() || stopped != end) refuse(str("device=", value, " is no number of a device"));
     } else if (key == "placement") {
       if (value != "cpu" && value != "reference") refuse(str("placement=", value, " is neither cpu nor reference"));
       wanted.placement = value;
@@ -109,8 +109,8 @@ class PjrtBackend : public Backend {
   bool knows_erf() const {
     std::call_once(asked_, [&] {
       const std::string key = client_->identity() + "\nchlo.erf";
-      if (const auto answer = cache_->find(key)) {
-        knows_erf_ = *answer == "yes";
+      if (cache_->find(key) == "yes") {
+        knows_erf_ = true;
         return;
       }
       try {
@@ -118,10 +118,10 @@ class PjrtBackend : public Backend {
             "func.func public @main(%x: tensor<f32>) -> tensor<f32> {\n"
             "  %y = \"chlo.erf\"(%x) : (tensor<f32>) -> tensor<f32>\n  return %y : tensor<f32>\n}\n");
         knows_erf_ = true;
-      } catch (const Error&) {  // written out, then
+        cache_->store(key, "yes");  // only that: a device whose memory is full refuses, too
+      } catch (const Error&) {      // written out, then
         knows_erf_ = false;
       }
-      cache_->store(key, knows_erf_ ? "yes" : "no");
     });
     return knows_erf_;
   }
