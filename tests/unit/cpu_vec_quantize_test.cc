@@ -85,21 +85,72 @@ TEST(CpuVecQuantize, WideIntegersStayExact) {
   EXPECT_EQ(q, (std::vector<int32_t>{INT32_MAX, INT32_MIN, 2}));
 }
 
+QuantizeRange range_of(const std::vector<float>& x, bool is_signed = false, ThreadPool* pool = nullptr) {
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<std::byte> scratch(static_cast<size_t>(dynamic_range_scratch(count)));
+  return dynamic_range(x.data(), count, is_signed, scratch.data(), pool);
+}
+
 TEST(CpuVecQuantize, DynamicRanges) {
-  on_every_target([&] {
-    const std::vector<float> x = {-127, 128, 0.5f};
-    const QuantizeRange a = dynamic_range_u8(x.data(), 3, nullptr);
+  on_every_target([] {
+    const QuantizeRange a = range_of({-127, 128, 0.5f});
     EXPECT_EQ(a.scale, 1.0f);
     EXPECT_EQ(a.zero_point, 127);
-    const std::vector<float> zeros(9);
-    EXPECT_EQ(dynamic_range_u8(zeros.data(), 9, nullptr).scale, 1.0f);
-    EXPECT_EQ(dynamic_range_u8(nullptr, 0, nullptr).zero_point, 0);
-    const std::vector<float> positive = {2, 5.1f};
-    const QuantizeRange b = dynamic_range_u8(positive.data(), 2, nullptr);
+    EXPECT_EQ(range_of({-127, 128, 0.5f}, true).zero_point, -1);
+    EXPECT_EQ(range_of(std::vector<float>(9)).scale, 1.0f);
+    EXPECT_EQ(range_of({}).zero_point, 0);
+    EXPECT_EQ(range_of({}, true).zero_point, -128);
+    const QuantizeRange b = range_of({2, 5.1f});
     EXPECT_EQ(b.scale, 5.1f / 255.0f);
     EXPECT_EQ(b.zero_point, 0);
-    const std::vector<float> negative = {-2, -5.1f};
-    EXPECT_EQ(dynamic_range_u8(negative.data(), 2, nullptr).zero_point, 255);
+    EXPECT_EQ(range_of({-2, -5.1f}).zero_point, 255);
+    EXPECT_EQ(range_of({-2, -5.1f}, true).zero_point, 127);
+    const float least = std::numeric_limits<float>::denorm_min();
+    EXPECT_EQ(range_of({0, least}).scale, 1.0f) << "a range that 255 divides to 0";
+    EXPECT_EQ(range_of({kInf, 1}).scale, kInf);
+    EXPECT_EQ(range_of({-kInf, 1}, true).zero_point, 0) << "-infinity / infinity";
+  });
+}
+
+TEST(CpuVecQuantize, DynamicRangesOfEveryPlace) {
+  ThreadPool pool(3);
+  on_every_target([&] {
+    for (const size_t n : {1, 15, 16, 17, 63, 64, 65, 130, 32768, 32769, 100001}) {
+      for (const size_t at : {size_t{0}, n / 2, n - 1}) {
+        std::vector<float> x(n, 0.25f);
+        x[at] = 7.5f;
+        if (n > 1) x[(at + 1) % n] = -2.5f;
+        const QuantizeRange range = range_of(x, false, &pool);
+        ASSERT_EQ(range.scale, (n > 1 ? 10.0f : 7.5f) / 255.0f) << n << " " << at;
+        ASSERT_EQ(range.zero_point, n > 1 ? 64 : 0);
+        x[at] = kNan;
+        ASSERT_TRUE(std::isnan(range_of(x, false, &pool).scale)) << n << " " << at;
+      }
+    }
+  });
+}
+
+TEST(CpuVecQuantize, BytesAsADivisionRoundsThem) {
+  Random random;
+  on_every_target([&] {
+    for (int i = 0; i < 200; ++i) {
+      const float scale = std::exp(random.uniform(-20, 20));
+      std::vector<float> x(256);
+      // Around the halves between two bytes.
+      for (size_t k = 0; k < x.size(); ++k) {
+        x[k] = (static_cast<float>(k) - 64.5f) * scale;
+        if (k % 3) x[k] = std::nextafter(x[k], k % 3 == 1 ? kInf : -kInf);
+      }
+      x[0] = std::numeric_limits<float>::max();
+      x[1] = -x[0];
+      const uint8_t zero = 64;
+      std::vector<uint8_t> bytes(x.size());
+      quantize_linear(x.data(), DType::u8, bytes.data(), &scale, &zero, {1, 1, 256}, nullptr);
+      for (size_t k = 0; k < x.size(); ++k) {
+        const float want = std::min(std::max(std::nearbyint(x[k] / scale) + 64.0f, 0.0f), 255.0f);
+        ASSERT_EQ(static_cast<float>(bytes[k]), want) << x[k] << " / " << scale;
+      }
+    }
   });
 }
 

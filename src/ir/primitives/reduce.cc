@@ -1,5 +1,7 @@
 // reduce: StableHLO reduce of one operand with a named body, from the body's identity. The axes disappear. Floats are
 // accumulated in double, integers wrap around; NaN wins in min and max.
+#include <algorithm>
+
 #include "ir/builder.h"
 #include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
@@ -19,10 +21,27 @@ std::vector<Type> infer(const InferContext& ctx) {
   return {{x.dtype, pick(x.shape, other_axes(x.rank(), reduce.axes))}};
 }
 
+// Sums along one axis of 32 bits, which wrap in whatever order: what fixed weights of eight bits need most.
+void add_along(const Tensor& x, size_t axis, Tensor& result) {
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < x.shape().size(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : x.shape()[i];
+  const int64_t count = x.shape()[axis];
+  const auto* from = reinterpret_cast<const uint32_t*>(elements<int32_t>(x));
+  auto* sums = reinterpret_cast<uint32_t*>(mutable_elements<int32_t>(result));
+  std::fill(sums, sums + result.size(), 0U);
+  for (int64_t o = 0; o < outer; ++o, sums += inner) {
+    for (int64_t i = 0; i < count; ++i, from += inner) {
+      for (int64_t j = 0; j < inner; ++j) sums[j] += from[j];
+    }
+  }
+}
+
 void evaluate(EvaluateContext& ctx) {
   const auto& reduce = ctx.as<ReduceAttributes>();
   const Tensor& x = ctx.operands[0];
   Tensor& result = ctx.make_result();
+  if (x.dtype() == DType::i32 && reduce.kind == ReduceKind::add && reduce.axes.size() == 1)
+    return add_along(x, static_cast<size_t>(reduce.axes[0]), result);
   // The operand is read in order; a reduced axis has stride 0 in the result.
   const auto kept = other_axes(x.rank(), reduce.axes);
   const auto result_strides = row_major_strides(result.shape());

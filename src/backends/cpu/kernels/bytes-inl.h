@@ -25,6 +25,17 @@ HWY_INLINE hn::Vec<hn::Rebind<T, hn::ScalableTag<int32_t>>> to_bytes(hn::Vec<hn:
 #endif
 }
 
+// x / scale, rounded as a division is, where `inverse` is 1 / scale: `near`, which is about x inverse, and one step of
+// its remainder. Without fused products the remainder would be rounded away.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V quotient(D, V x, V scale, [[maybe_unused]] V inverse, [[maybe_unused]] V near) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(hn::NegMulAdd(near, scale, x), inverse, near);
+#else
+  return hn::Div(x, scale);
+#endif
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace transmuter::cpu
 HWY_AFTER_NAMESPACE();

@@ -297,10 +297,8 @@ void finish_bytes_as(const QByteEnd& end) {
       T* const out = static_cast<T*>(end.out) + r * end.out_row + j;
       const VI sum = hn::Sub(hn::LoadU(d, end.tile + r * kColumns + j), less);
       const auto x = hn::Add(hn::Mul(hn::ConvertTo(df, sum), factor), bias);
-      // x / scale, rounded as a division is: a quotient by the rounded reciprocal and one step of its remainder.
-      const auto near = hn::Mul(x, inverse);
-      const auto quotient = hn::MulAdd(hn::NegMulAdd(near, scale, x), inverse, near);
-      const auto inside = hn::Min(hn::Max(quotient, low), high);
+      const auto q = quotient(df, x, scale, inverse, hn::Mul(x, inverse));
+      const auto inside = hn::Min(hn::Max(q, low), high);
       const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(d, hn::Add(inside, round)), shift));
       if (j + kLanes <= end.columns) {
         hn::StoreU(bytes, d8, out);

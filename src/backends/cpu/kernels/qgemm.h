@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu/kernels/epilogue.h"
 #include "backends/cpu/kernels/patches.h"
@@ -18,6 +19,9 @@ size_t packed_qb_bytes(int64_t k, int64_t n);
 // `out` is 64-byte aligned. Strides in elements.
 void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_stride, int64_t column_stride, void* out,
              ThreadPool& pool);
+
+// The sums of B's columns, n of them, as B was given.
+std::vector<int32_t> packed_qb_sums(const void* packed, int64_t k, int64_t n, bool is_signed);
 
 struct QgemmArgs {
   int64_t m = 0, n = 0, k = 0;

@@ -286,7 +286,21 @@ void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_st
       int8_t* const cells = to + first * groups * group;
       std::memset(cells, 0, static_cast<size_t>(nr * groups * group));
       uint32_t sum[kMaxQTileColumns] = {};
-      for (int64_t p = 0; p < k; ++p) {
+      int64_t p = 0;
+      for (; group == 4 && p + 4 <= k; p += 4) {
+        const uint8_t* const rows = from + p * row_stride + first * column_stride;
+        int8_t* const out = cells + p * nr;
+        for (int64_t j = 0; j < columns; ++j) {
+          const uint8_t* const column = rows + j * column_stride;
+          int8_t four[4];
+          for (int i = 0; i < 4; ++i) {
+            four[i] = static_cast<int8_t>(column[i * row_stride] ^ flip);
+            sum[j] += static_cast<uint32_t>(int32_t{four[i]});
+          }
+          std::memcpy(out + 4 * j, four, 4);
+        }
+      }
+      for (; p < k; ++p) {
         const uint8_t* const row = from + p * row_stride + first * column_stride;
         int8_t* const out = cells + p / group * nr * group + p % group;
         for (int64_t j = 0; j < columns; ++j) {
@@ -298,6 +312,14 @@ void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_st
       for (int64_t j = 0; j < nr; ++j) sums[first + j] = static_cast<int32_t>(sum[j]);
     }
   });
+}
+
+std::vector<int32_t> packed_qb_sums(const void* packed, int64_t k, int64_t n, bool is_signed) {
+  const int32_t* const stored = unpack(packed, n).sums;
+  std::vector<int32_t> sums(stored, stored + n);
+  const auto more = is_signed ? 0U : 128U * static_cast<uint32_t>(k);
+  for (int32_t& sum : sums) sum = static_cast<int32_t>(static_cast<uint32_t>(sum) + more);
+  return sums;
 }
 
 size_t qgemm_scratch_bytes(const QgemmArgs& args, int threads) {

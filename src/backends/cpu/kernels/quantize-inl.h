@@ -81,6 +81,70 @@ HWY_INLINE void quantize_run(const float* x, T* out, const Scales<T>& scales, in
   }
 }
 
+// Bytes of one scale, far from where quotients by it would not be finite. What lies beyond the bytes' range (infinities
+// too) the step of the remainder only moves further out.
+template <class T>
+HWY_INLINE void quantize_bytes(const float* x, T* out, float of_scale, int of_zero, int64_t n) {
+  const F32 d;
+  const hn::Rebind<int32_t, F32> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF32 scale = hn::Set(d, of_scale), inverse = hn::Set(d, 1.0f / of_scale);
+  const float low_byte = static_cast<float>(std::numeric_limits<T>::min() - of_zero);
+  const float high_byte = static_cast<float>(std::numeric_limits<T>::max() - of_zero);
+  const VF32 low = hn::Set(d, low_byte), high = hn::Set(d, high_byte);
+  const VF32 below = hn::Set(d, low_byte - 1.0f), above = hn::Set(d, high_byte + 1.0f);
+  // Added to a small number it leaves the nearest integer in the low bits.
+  const VF32 round = hn::Set(d, 12582912.0f);
+  const auto shift = hn::Sub(hn::BitCast(di, round), hn::Set(di, of_zero));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = HWY_MIN(lanes, n - i);
+    const VF32 v = count == lanes ? hn::LoadU(d, x + i) : load_n(d, x + i, static_cast<size_t>(count), 0.0f);
+    const VF32 near = hn::Min(hn::Max(hn::Mul(v, inverse), below), above);
+    const VF32 q = quotient(d, v, scale, inverse, near);
+    // By a comparison: NaN is the lowest.
+    const VF32 inside = hn::Min(hn::IfThenElse(hn::Ge(q, low), q, low), high);
+    const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(di, hn::Add(inside, round)), shift));
+    if (count == lanes) {
+      hn::StoreU(bytes, hn::Rebind<T, F32>(), out + i);
+    } else {
+      HWY_ALIGN T last[hn::MaxLanes(F32())];
+      hn::StoreU(bytes, hn::Rebind<T, F32>(), last);
+      for (int64_t k = 0; k < count; ++k) out[i + k] = last[k];
+    }
+  }
+}
+HWY_INLINE bool is_moderate(float scale) { return scale > 1e-12f && scale < 1e12f; }
+
+// n > 0. NaN takes no part but is told of.
+ValueRange range_of(const float* x, int64_t n) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int kChains = 4;
+  VF32 low[kChains], high[kChains];
+  for (int c = 0; c < kChains; ++c) low[c] = high[c] = hn::Zero(d);
+  auto odd = hn::IsNaN(low[0]);
+  int64_t i = 0;
+  for (; i + kChains * lanes <= n; i += kChains * lanes) {
+    for (int c = 0; c < kChains; ++c) {
+      const VF32 v = hn::LoadU(d, x + i + c * lanes);
+      odd = hn::Or(odd, hn::IsNaN(v));
+      low[c] = hn::Min(v, low[c]);  // x86 gives the second of the two where one is NaN
+      high[c] = hn::Max(v, high[c]);
+    }
+  }
+  for (; i < n; i += lanes) {
+    const VF32 v = i + lanes <= n ? hn::LoadU(d, x + i) : load_n(d, x + i, static_cast<size_t>(n - i), 0.0f);
+    odd = hn::Or(odd, hn::IsNaN(v));
+    low[0] = hn::Min(v, low[0]);
+    high[0] = hn::Max(v, high[0]);
+  }
+  for (int c = 1; c < kChains; ++c) {
+    low[0] = hn::Min(low[0], low[c]);
+    high[0] = hn::Max(high[0], high[c]);
+  }
+  return {hn::GetLane(hn::MinOfLanes(d, low[0])), hn::GetLane(hn::MaxOfLanes(d, high[0])), !hn::AllFalse(d, odd)};
+}
+
 template <class T>
 HWY_INLINE void dequantize_run(const T* x, float* out, const Scales<T>& scales, int64_t n) {
   const F32 d;
@@ -116,10 +180,8 @@ HWY_INLINE void add_bytes_of(const AddBytes& o, const A* a, const B* b, T* out, 
     const VF32 x = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(a + i, count), a_zero)), a_scale);
     const VF32 y = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(b + i, count), b_zero)), b_scale);
     const VF32 sum = hn::Add(x, y);
-    // As a division rounds: a quotient by the rounded reciprocal and one step of its remainder.
-    const VF32 near = hn::Mul(sum, inverse);
-    const VF32 quotient = hn::MulAdd(hn::NegMulAdd(near, scale, sum), inverse, near);
-    const VF32 inside = hn::Min(hn::Max(quotient, low), high);
+    const VF32 q = quotient(d, sum, scale, inverse, hn::Mul(sum, inverse));
+    const VF32 inside = hn::Min(hn::Max(q, low), high);
     const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(di, hn::Add(inside, round)), shift));
     if (count == lanes) {
       hn::StoreU(bytes, hn::Rebind<T, F32>(), out + i);
@@ -155,9 +217,11 @@ void add_bytes_run(const AddBytes& o, const void* a, const void* b, void* out, i
 }
 
 void quantize_u8(const float* x, uint8_t* out, const float* scales, const uint8_t* zeros, bool vary, int64_t n) {
+  if (!vary && is_moderate(*scales)) return quantize_bytes(x, out, *scales, zeros ? *zeros : 0, n);
   quantize_run(x, out, Scales<uint8_t>{scales, zeros, vary}, n);
 }
 void quantize_i8(const float* x, int8_t* out, const float* scales, const int8_t* zeros, bool vary, int64_t n) {
+  if (!vary && is_moderate(*scales)) return quantize_bytes(x, out, *scales, zeros ? *zeros : 0, n);
   quantize_run(x, out, Scales<int8_t>{scales, zeros, vary}, n);
 }
 void quantize_u16(const float* x, uint16_t* out, const float* scales, const uint16_t* zeros, bool vary, int64_t n) {

@@ -1,9 +1,10 @@
 #include "backends/cpu/kernels/quantize.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/kernels/parallel.h"
-#include "backends/cpu/kernels/reduce.h"
 #include "backends/cpu/kernels/target.h"
 #include "base/strings.h"
 #include "tensor/cast.h"
@@ -26,6 +27,7 @@ HWY_EXPORT(dequantize_u8);
 HWY_EXPORT(dequantize_i8);
 HWY_EXPORT(dequantize_u16);
 HWY_EXPORT(dequantize_i16);
+HWY_EXPORT(range_of);
 
 namespace {
 
@@ -135,17 +137,36 @@ void add_bytes(const AddBytes& add, const void* a, const void* b, void* out, int
   });
 }
 
-QuantizeRange dynamic_range_u8(const float* x, int64_t count, ThreadPool* pool) {
-  float low = 0, high = 0;
-  if (count > 0) {
-    reduce(ReduceKind::min, DType::f32, x, &low, {1, count, 1}, pool);
-    reduce(ReduceKind::max, DType::f32, x, &high, {1, count, 1}, pool);
+namespace {
+constexpr int64_t kRangeTask = 32768;  // elements
+}
+
+int64_t dynamic_range_scratch(int64_t count) {
+  return (count + kRangeTask - 1) / kRangeTask * static_cast<int64_t>(sizeof(ValueRange));
+}
+
+QuantizeRange dynamic_range(const float* x, int64_t count, bool is_signed, void* scratch, ThreadPool* pool) {
+  init_target();
+  auto* const parts = static_cast<ValueRange*>(scratch);
+  const int64_t tasks = (count + kRangeTask - 1) / kRangeTask;
+  parallel(pool, tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * kRangeTask;
+      parts[i] = HWY_DYNAMIC_DISPATCH(range_of)(x + first, std::min(kRangeTask, count - first));
+    }
+  });
+  ValueRange range;
+  for (int64_t i = 0; i < tasks; ++i) {
+    range.low = std::min(range.low, parts[i].low);
+    range.high = std::max(range.high, parts[i].high);
+    range.has_nan = range.has_nan || parts[i].has_nan;
   }
-  low = std::min(low, 0.0f);
-  high = std::max(high, 0.0f);
-  const float scale = low == high ? 1.0f : (high - low) / 255.0f;
-  const float zero = std::nearbyint(std::min(std::max(0.0f - low / scale, 0.0f), 255.0f));
-  return {scale, saturate<uint8_t>(zero)};
+  if (range.has_nan) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  const float span = (range.high - range.low) / 255.0f, scale = span == 0 ? 1.0f : span;
+  const float least = is_signed ? -128.0f : 0.0f, place = least - range.low / scale;
+  // An infinite range leaves no place.
+  if (place != place) return {scale, 0};
+  return {scale, static_cast<int32_t>(std::nearbyint(std::min(std::max(place, least), least + 255.0f)))};
 }
 
 }  // namespace transmuter::cpu

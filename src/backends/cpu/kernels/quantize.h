@@ -38,12 +38,21 @@ struct AddBytes {
 };
 void add_bytes(const AddBytes& add, const void* a, const void* b, void* out, int64_t count, ThreadPool* pool);
 
-// Scale and zero point that ONNX DynamicQuantizeLinear gives `count` elements in u8: the range is made to hold 0; a
-// range of nothing but 0 has scale 1.
+// The least and the greatest of some numbers and 0.
+struct ValueRange {
+  float low = 0, high = 0;
+  bool has_nan = false;
+};
+
+// Scale and zero point that ONNX DynamicQuantizeLinear gives `count` elements in u8, or in i8: the range is made to
+// hold 0; a range of nothing but 0 has scale 1. Of a NaN among them the scale is NaN and the zero point 0. Any number
+// of threads finds the same.
 struct QuantizeRange {
   float scale;
-  uint8_t zero_point;
+  int32_t zero_point;
 };
-QuantizeRange dynamic_range_u8(const float* x, int64_t count, ThreadPool* pool);
+// Bytes of scratch for it.
+int64_t dynamic_range_scratch(int64_t count);
+QuantizeRange dynamic_range(const float* x, int64_t count, bool is_signed, void* scratch, ThreadPool* pool);
 
 }  // namespace transmuter::cpu

@@ -9,6 +9,9 @@
 namespace transmuter::cpu {
 
 void plan_clusters(Planner& planner) {
+  for (const ir::Op& op : planner.program().ops()) {
+    if (op.primitive == &ir::prim::reduce) plan_dynamic_quantize(planner, op);
+  }
   DotPlanner dots(planner);
   for (const ir::Op& op : planner.program().ops()) {
     if (op.primitive == &ir::prim::dot_general || op.primitive == &ir::composite::quantized_dot) dots.add(op);

@@ -125,6 +125,9 @@ bool plan_integer_dot(Planner& planner, const ir::Op& op);  // steps/integer_dot
 bool plan_quantized_dot(Planner& planner, const ir::Op& op);          // steps/integer_dot_step.cc
 bool plan_quantized_convolution(Planner& planner, const ir::Op& op);  // steps/integer_conv_step.cc
 
+// The range of a value's elements and the bytes that it gives; `op` is the reduction to the greatest one.
+bool plan_dynamic_quantize(Planner& planner, const ir::Op& op);  // steps/dynamic_quantize_step.cc
+
 // Sums of dequantized values that become bytes again.
 bool plan_add_bytes(Planner& planner, const ir::Op& op);  // steps/add_bytes_step.cc
 

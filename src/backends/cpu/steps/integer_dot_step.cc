@@ -21,6 +21,7 @@ struct Chain {
   const ir::Op* last;
   int32_t a_zero = 0;
   std::vector<float> scales;  // of the columns, where they are known
+  ir::Value zero;             // of the left side: 0-d, of its dtype; there is no shift then
 };
 
 ir::Value scalar_everywhere(const Planner& planner, ir::Value v) {
@@ -31,7 +32,23 @@ ir::Value scalar_everywhere(const Planner& planner, ir::Value v) {
   return op->operands[0];
 }
 
-Chain follow(Planner& planner, const ir::Op& product, int64_t column_axis) {
+// The zero point that `shift` is, times the sums of the weight's columns; none: it is something else.
+ir::Value zero_in(const Planner& planner, ir::Value shift, DType dtype, const std::vector<int32_t>& sums) {
+  const ir::Op* product = planner.definition(shift);
+  if (!product || product->primitive != &ir::prim::multiply) return {};
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const Tensor* known = planner.constant(product->operands[i]);
+    if (!known || known->dtype() != DType::i32 || known->aligned().to_vector<int32_t>() != sums) continue;
+    const ir::Value one = scalar_everywhere(planner, product->operands[1 - i]);
+    const ir::Op* widened = one ? planner.definition(one) : nullptr;
+    if (!widened || widened->primitive != &ir::prim::convert) continue;
+    const ir::Type& zero = planner.type(widened->operands[0]);
+    if (zero.dtype == dtype && zero.rank() == 0) return widened->operands[0];
+  }
+  return {};
+}
+
+Chain follow(Planner& planner, const ir::Op& product, int64_t column_axis, const std::vector<int32_t>& sums) {
   Chain chain;
   chain.last = &product;
   const auto next = [&]() -> const ir::Op* {
@@ -45,7 +62,14 @@ Chain follow(Planner& planner, const ir::Op& product, int64_t column_axis) {
   if (const ir::Op* op = next(); op && op->primitive == &ir::prim::subtract &&
                                  op->operands[0] == chain.last->results[0] && op->operands[1] != op->operands[0]) {
     chain.shift = vector_along(planner, op->operands[1], column_axis);
-    if (chain.shift) take(*op);
+    if (chain.shift) {
+      take(*op);
+      chain.zero = zero_in(planner, chain.shift, planner.type(product.operands[0]).dtype, sums);
+      if (chain.zero) {
+        absorb_unread(planner, op->operands[1], *op, chain.zero);
+        chain.shift = {};
+      }
+    }
   }
   const ir::Op* op = next();
   if (!op || op->primitive != &ir::prim::convert || planner.type(op->results[0]).dtype != DType::f32) return chain;
@@ -74,7 +98,7 @@ class IntegerDotStep : public Step {
         packed_(std::move(packed)),
         n_(n),
         k_(k) {
-    for (const ir::Value v : {lhs_, chain.shift, chain.scale, e_.bias, e_.residual})
+    for (const ir::Value v : {lhs_, chain.shift, chain.scale, e_.bias, e_.residual, chain.zero})
       if (v) reads.push_back(v);
     writes = {result_};
   }
@@ -85,6 +109,7 @@ class IntegerDotStep : public Step {
     const View a = bind.view(lhs_);
     const auto place = [&](ir::Value v) { return v ? Place(bind.view(v)) : Place(View{}); };
     const Place shift = place(chain_.shift), bias = place(e_.bias), residual = place(e_.residual);
+    const Place zero = place(chain_.zero);
     const View scale = chain_.scale ? bind.view(chain_.scale) : View{};
     const View c = bind.allocate(result_);
     if (c.size() == 0) return bind.untouch();
@@ -104,12 +129,17 @@ class IntegerDotStep : public Step {
     const int32_t scratch = bind.scratch(static_cast<int64_t>(qgemm_scratch_bytes(g, bind.threads())));
     const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(n_) * static_cast<double>(k_);
     bind.launch("qgemm", flops,
-                [g, scratch, shift, bias, residual, packed = packed_, chain = &chain_, bytes = bytes_.has_value(),
+                [g, scratch, shift, bias, residual, zero, packed = packed_, chain = &chain_, bytes = bytes_.has_value(),
                  a = Place(a), scale = Place(scale), c = Place(c)](const RunContext& run) {
                   QgemmArgs args = g;
                   args.a = run.at<void>(a);
                   args.packed_b = packed->bytes;
                   if (shift.buffer >= 0) args.column_shift = run.at<int32_t>(shift);
+                  int32_t own_zero;
+                  if (zero.buffer >= 0) {
+                    own_zero = args.a_signed ? int32_t{*run.at<int8_t>(zero)} : int32_t{*run.at<uint8_t>(zero)};
+                    args.a_zero = &own_zero;
+                  }
                   if (scale.buffer >= 0) args.b_scale = run.at(scale);
                   if (bias.buffer >= 0) args.epilogue.column_bias = run.at(bias);
                   if (residual.buffer >= 0) args.epilogue.residual = run.at(residual);
@@ -196,7 +226,9 @@ bool plan_integer_dot(Planner& planner, const ir::Op& op) {
   auto weight = pack(planner, op, rhs);
   if (!weight) return false;
   planner.absorb(op);
-  place(planner, op, lhs, rhs, follow(planner, op, planner.type(op.results[0]).rank() - 1), std::move(*weight));
+  const std::vector<int32_t> sums =
+      packed_qb_sums(weight->packed->bytes, weight->k, weight->n, planner.type(rhs).dtype == DType::i8);
+  place(planner, op, lhs, rhs, follow(planner, op, planner.type(op.results[0]).rank() - 1, sums), std::move(*weight));
   return true;
 }
 

@@ -75,20 +75,28 @@ std::optional<QuantizedProduct> match_quantized_product(const Planner& planner, 
   return out;
 }
 
-std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
-  const auto only = [&](ir::Value value, const ir::Primitive& primitive) -> const ir::Op* {
-    const ir::Op* user = planner.only_user(value);
-    const bool reads_first = user && user->primitive == &primitive && user->operands[0] == value;
-    return reads_first && !planner.absorbed(*user) ? user : nullptr;
-  };
-  double scale, zero = 0, low, high, least;
-  const ir::Op* divided = only(v, ir::prim::divide);
-  if (!divided || !planner.splat(divided->operands[1], scale) || scale < 0 || !moderate(scale)) return {};
-  const ir::Op* rounded = only(divided->results[0], ir::prim::round_nearest_even);
+namespace {
+
+// The only user of `v`, where that is such an op with `v` first and not taken yet.
+const ir::Op* only(const Planner& planner, ir::Value v, const ir::Primitive& primitive) {
+  const ir::Op* user = planner.only_user(v);
+  const bool reads_first = user && user->primitive == &primitive && user->operands[0] == v;
+  return reads_first && !planner.absorbed(*user) ? user : nullptr;
+}
+
+}  // namespace
+
+std::optional<ByteTail> match_byte_tail(const Planner& planner, const ir::Op& quotient) {
+  ByteTail tail;
+  const ir::Op* rounded = only(planner, quotient.results[0], ir::prim::round_nearest_even);
   if (!rounded) return {};
-  const ir::Op* added = only(rounded->results[0], ir::prim::add);
-  if (added && !planner.splat(added->operands[1], zero)) return {};
-  const ir::Value y = added ? added->results[0] : rounded->results[0];
+  tail.taken = {rounded};
+  if (const ir::Op* added = only(planner, rounded->results[0], ir::prim::add)) {
+    tail.zero = added->operands[1];
+    tail.taken.push_back(added);
+  }
+  double low, high, least;
+  const ir::Value y = tail.taken.back()->results[0];
   const std::vector<const ir::Op*>& users = planner.users(y);
   if (users.size() != 2 || planner.is_result(y)) return {};
   const bool first = users[0]->primitive == &ir::prim::minimum;
@@ -98,18 +106,30 @@ std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
       compared->operands[0] != y || !planner.splat(bounded->operands[1], high) ||
       !planner.splat(compared->operands[1], low))
     return {};
-  const ir::Op* chosen = only(compared->results[0], ir::prim::select);
+  const ir::Op* chosen = only(planner, compared->results[0], ir::prim::select);
   if (!chosen || planner.only_user(bounded->results[0]) != chosen || chosen->operands[1] != bounded->results[0] ||
       !planner.splat(chosen->operands[2], least) || least != low)
     return {};
-  const ir::Op* narrowed = only(chosen->results[0], ir::prim::convert);
+  const ir::Op* narrowed = only(planner, chosen->results[0], ir::prim::convert);
   if (!narrowed) return {};
   const DType dtype = planner.type(narrowed->results[0]).dtype;
-  if (!eight_bits(dtype) || low != (dtype == DType::i8 ? -128 : 0) || high != low + 255 || zero < low || zero > high)
-    return {};
-  for (const ir::Op* op : {divided, rounded, added, bounded, compared, chosen, narrowed})
-    if (op) planner.absorb(*op);
-  return Requantized{narrowed->results[0], narrowed, static_cast<float>(scale), static_cast<int32_t>(zero)};
+  if (!eight_bits(dtype) || low != (dtype == DType::i8 ? -128 : 0) || high != low + 255) return {};
+  for (const ir::Op* op : {bounded, compared, chosen, narrowed}) tail.taken.push_back(op);
+  return tail;
+}
+
+std::optional<Requantized> match_requantized(Planner& planner, ir::Value v) {
+  double scale, zero = 0;
+  const ir::Op* divided = only(planner, v, ir::prim::divide);
+  if (!divided || !planner.splat(divided->operands[1], scale) || scale < 0 || !moderate(scale)) return {};
+  const auto tail = match_byte_tail(planner, *divided);
+  if (!tail || (tail->zero && !planner.splat(tail->zero, zero))) return {};
+  const ir::Op& last = *tail->taken.back();
+  const double low = planner.type(last.results[0]).dtype == DType::i8 ? -128 : 0;
+  if (zero < low || zero > low + 255) return {};
+  planner.absorb(*divided);
+  for (const ir::Op* op : tail->taken) planner.absorb(*op);
+  return Requantized{last.results[0], &last, static_cast<float>(scale), static_cast<int32_t>(zero)};
 }
 
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep) {

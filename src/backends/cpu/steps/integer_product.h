@@ -48,6 +48,13 @@ struct Requantized {
 // Follows the only users of `v`; absorbs what it takes.
 std::optional<Requantized> match_requantized(Planner& planner, ir::Value v);
 
+// What follows the quotient by the scale in QuantizeLinear to eight bits: rounding, a zero point perhaps, the bounds.
+struct ByteTail {
+  ir::Value zero;                    // f32, of the quotient's shape; none: 0
+  std::vector<const ir::Op*> taken;  // to be absorbed, the last one gives the bytes
+};
+std::optional<ByteTail> match_byte_tail(const Planner& planner, const ir::Op& quotient);
+
 // `user`, whose step reads `keep` instead, does not read `v` any more; what nobody else reads has nothing to do.
 void absorb_unread(Planner& planner, ir::Value v, const ir::Op& user, ir::Value keep);
 
