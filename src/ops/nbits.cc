@@ -2,6 +2,7 @@
 #include "ops/nbits.h"
 
 #include "ir/composites/composites.h"
+#include "ir/composites/table_dot.h"
 #include "ops/attention_parts.h"
 #include "ops/registry.h"
 #include "ops/support.h"
@@ -172,12 +173,23 @@ void matmul_bnb4(OpContext& op) {
   Builder& b = op.build();
   const int64_t count = n * k, bytes = (count + 1) / 2, blocks = (count - 1) / block + 1;
   check_scales(op, blocks);
+  const Value table = b.constant(Tensor(bnb_values(kind == 1), {16}));
+  op.check(op.dtype(1) == DType::u8, "the codes (input 1) must be uint8, are ", name(op.dtype(1)));
+  require_eq(product(op.shape(1)), bytes, "MatMulBnb4: codes (input 1)");
+  if (transposed && k % 2 == 0 && k % block == 0) {  // the blocks are those of rows
+    if (const Value codes = constant_view(op, 1, 4, {n, k}, 0)) {
+      ir::TableDotAttributes attributes;
+      attributes.block = block;
+      attributes.swapped = true;
+      const Value scales = b.reshape(op.input(2), {n, k / block});
+      return op.output(0, ir::table_dot(b, op.input(0), codes, scales, table, std::move(attributes)));
+    }
+  }
   const Value packed = b.reshape(op.input(1), {bytes, 1});
   const auto word = [&](int64_t value) { return b.broadcast_to(b.integer(DType::u8, value), b.shape(packed)); };
   const Value high = b.shift_right_logical(packed, word(4)), low = b.logical_and(packed, word(15));
   Value codes = b.reshape(b.concatenate({high, low}, 1), {bytes * 2});
   if (bytes * 2 != count) codes = b.slice_axis(codes, 0, 0, count);
-  const Value table = b.constant(Tensor(bnb_values(kind == 1), {16}));
   const Value values = take_rows(b, table, b.convert(codes, DType::i32));
   const Value scales = b.reshape(b.convert(op.input(2), DType::f32), {blocks});
   Value repeated = b.reshape(b.broadcast_in_dim(scales, {blocks, block}, {0}), {blocks * block});

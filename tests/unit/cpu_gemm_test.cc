@@ -210,6 +210,7 @@ struct FewBitsCase {
   FewBits bits;
   bool is_signed = false;
   int threads = 1;
+  bool swapped = false;  // neighbours in a byte
 };
 
 void round_blocks(const FewBitsCase& c, std::vector<float>& a) {
@@ -233,8 +234,8 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
   for (uint32_t& code : codes) code = rng() % values;
   std::vector<std::byte> bytes(codes.size() / static_cast<size_t>(per_byte) + 1);
   for (size_t i = 0; i < codes.size(); ++i) {
-    const size_t at = i / static_cast<size_t>(per_byte);
-    bytes[at] |= static_cast<std::byte>(codes[i] << (static_cast<int64_t>(i) % per_byte * c.bits.bits));
+    const size_t stored = c.swapped ? i ^ 1 : i, at = i / static_cast<size_t>(per_byte);
+    bytes[at] |= static_cast<std::byte>(codes[i] << (static_cast<int64_t>(stored) % per_byte * c.bits.bits));
   }
   auto a = random_floats(c.m * c.k + 1, 1);
   const auto bias = random_floats(c.n, 3);
@@ -244,7 +245,7 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
 
   ThreadPool pool(c.threads);
   AlignedBytes packed(packed_few_bits_bytes(c.k, c.n, c.bits));
-  pack_few_bits(c.k, c.n, c.bits, bytes.data(), c.is_signed, scales.data(), zeros.data(), packed.data, pool);
+  pack_few_bits(c.k, c.n, c.bits, bytes.data(), c.is_signed, scales.data(), zeros.data(), packed.data, pool, c.swapped);
   std::vector<float> result(static_cast<size_t>(c.m * c.n));
   GemmArgs g{.m = c.m, .n = c.n, .k = c.k, .a = a.data(), .a_row = c.k, .b = packed.data, .b_packed = true};
   g.b_bits = c.bits;
@@ -269,7 +270,8 @@ std::vector<float> run_few_bits(const FewBitsCase& c, std::vector<float>* expect
         const size_t block = static_cast<size_t>(j * blocks + p / c.bits.block);
         const uint32_t code = codes[static_cast<size_t>(j * c.k + p)] ^ (c.is_signed ? values / 2 : 0);
         const double zero = c.bits.zeros ? zeros[block] : double{c.bits.zero};
-        sum += a[static_cast<size_t>(i * c.k + p)] * (code - zero) * scales[block];
+        const double value = c.bits.table ? double{c.bits.table[code]} : code - zero;
+        sum += a[static_cast<size_t>(i * c.k + p)] * value * scales[block];
       }
       expected->push_back(static_cast<float>(std::max(sum, 0.0)));
     }
@@ -296,6 +298,27 @@ TEST(CpuGemm, WeightsOfAFewBits) {
           c.threads = 3;
           EXPECT_EQ(run_few_bits(c, &expected), got);
         }
+      }
+    }
+  });
+}
+
+TEST(CpuGemm, WeightsThatArePlacesInATable) {
+  const std::vector<float> table = random_floats(16, 5);
+  on_all_targets([&] {
+    for (const int64_t m : {1, 2, 3, 4, 5, 17}) {
+      for (const bool swapped : {false, true}) {
+        const int64_t k = swapped ? 128 : 803;
+        FewBitsCase c{m, 75, k, {.bits = 4, .block = 64, .table = table.data()}};
+        c.swapped = swapped;
+        std::vector<float> expected;
+        const auto got = run_few_bits(c, &expected);
+        for (size_t i = 0; i < got.size(); ++i) {
+          ASSERT_NEAR(got[i], expected[i], 4e-6 * std::sqrt(static_cast<double>(k)))
+              << current_target() << " m " << m << " swapped " << swapped << " at " << i;
+        }
+        c.threads = 3;
+        EXPECT_EQ(run_few_bits(c, &expected), got);
       }
     }
   });

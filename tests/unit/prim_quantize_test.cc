@@ -1,5 +1,7 @@
-// quantize_linear, dequantize_linear, quantized_dot; the ops with data-dependent extents. Expected numbers by hand.
+// quantize_linear, dequantize_linear, quantized_dot, table_dot; the ops with data-dependent extents. Expected numbers
+// by hand.
 #include "ir/composites/composites.h"
+#include "ir/composites/table_dot.h"
 #include "prim_testing.h"
 
 namespace transmuter::ir {
@@ -80,6 +82,37 @@ TEST(QuantizedDot, BlocksAndZeroPoints) {
                        return quantized_dot(build, in[0], in[1], in[2], in[3], attributes);
                      }),
                 {2, 2}, {2, 60, 0, 0});
+}
+
+TEST(TableDot, PlacesInATableInEitherOrder) {
+  const Tensor a = floats({1, 2, 3, 1, 1, 0, 1, 0}, {2, 4});
+  const Tensor codes = Tensor(std::vector<uint8_t>{0, 1, 2, 3, 3, 3, 0, 2}, {2, 4}).cast(DType::u2);
+  const Tensor scales = floats({1, 10, 2, 1}, {2, 2}), table = floats({-1, 0.5, 0, 2}, {4});
+  const auto product = [&](bool swapped) {
+    TableDotAttributes attributes;
+    attributes.block = 2;
+    attributes.swapped = swapped;
+    return run1({a, codes, scales, table}, [&](Builder& build, const auto& in) {
+      return table_dot(build, in[0], in[1], in[2], in[3], attributes);
+    });
+  };
+  // [-1, 0.5, 0, 20], [4, 4, -1, 0]
+  expect_tensor(product(false), {2, 2}, {20, 9, -1, 3});
+  // [0.5, -1, 20, 0], [4, 4, 0, -1]
+  expect_tensor(product(true), {2, 2}, {58.5, 11, 20.5, 4});
+}
+
+TEST(TableDot, RefusesATableOfAnotherSize) {
+  const Tensor a = floats({1, 2}, {1, 2}), scales = floats({1}, {1, 1}), table = floats({1, 2, 3}, {3});
+  const Tensor codes = Tensor(std::vector<uint8_t>{0, 1}, {1, 2}).cast(DType::u4);
+  TableDotAttributes attributes;
+  attributes.block = 2;
+  EXPECT_THAT(error_of([&] {
+                run1({a, codes, scales, table}, [&](Builder& build, const auto& in) {
+                  return table_dot(build, in[0], in[1], in[2], in[3], attributes);
+                });
+              }),
+              testing::HasSubstr("C8"));
 }
 
 // Ops that define a symbol: runs body in a scope and checks that the symbol took the result's extent.

@@ -33,8 +33,8 @@ class CpuBackend : public Backend {
   }
   bool takes_composite(const ir::Program& program, const ir::Op& op) const override {
     if (op.primitive->evaluate || cpu::normalize_takes(program, op) || cpu::attention_takes(program, op) ||
-        cpu::quantized_dot_takes(program, op) || cpu::rotary_takes(program, op) || cpu::topk_takes(program, op) ||
-        cpu::write_rows_takes(program, op))
+        cpu::quantized_dot_takes(program, op) || cpu::table_dot_takes(program, op) || cpu::rotary_takes(program, op) ||
+        cpu::topk_takes(program, op) || cpu::write_rows_takes(program, op))
       return true;
     const DType dtype = program.type(op.results[0]).dtype;
     const bool small_float = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;

@@ -1,5 +1,6 @@
-// quantize_linear, dequantize_linear, quantized_dot.
+// quantize_linear, dequantize_linear, quantized_dot, table_dot.
 #include "ir/composites/common.h"
+#include "ir/composites/table_dot.h"
 
 namespace transmuter::ir {
 namespace {
@@ -157,6 +158,47 @@ std::vector<Value> decompose_quantized_dot(Builder& build, std::span<const Value
   return {build.dot_general(a, weight, dot)};
 }
 
+std::vector<Type> infer_table_dot(const InferContext& ctx) {
+  const auto& dot = ctx.as<TableDotAttributes>();
+  check_operand_count(ctx, 4);
+  const Type &a = ctx.operands[0], &codes = ctx.operands[1], &scales = ctx.operands[2], &table = ctx.operands[3];
+  check_float(ctx, a, "C1");
+  ctx.check(a.rank() >= 1 && codes.rank() == 2 && scales.rank() == 2 && table.rank() == 1, "C2",
+            "takes a [..., k], codes [n, k], scales [n, blocks], a table");
+  ctx.check(codes.dtype == DType::u2 || codes.dtype == DType::u4 || codes.dtype == DType::u8, "C3",
+            "does not take codes of ", name(codes.dtype));
+  ctx.check(dot.block > 0, "C4", "block must be > 0");
+  check_float(ctx, scales, "C5");
+  check_same_extent(ctx, a.shape.back(), codes.shape[1], "C6", "inner extents");
+  check_same_extent(ctx, scales.shape[0], codes.shape[0], "C7", "scales and weights");
+  check_same_extent(ctx, scales.shape[1], ceil_div(codes.shape[1], dot.block), "C7", "scales and blocks");
+  ctx.check(table.dtype == DType::f32, "C8", "the table must be f32, is ", name(table.dtype));
+  check_same_extent(ctx, table.shape[0], Dim(int64_t{1} << bit_width(codes.dtype)), "C8", "the table and codes");
+  Dims shape = a.shape;
+  shape.back() = codes.shape[0];
+  return {{a.dtype, std::move(shape)}};
+}
+
+std::vector<Value> decompose_table_dot(Builder& build, std::span<const Value> operands, const Attributes* attributes) {
+  const auto& looked_up = static_cast<const TableDotAttributes&>(*attributes);
+  const Value a = operands[0];
+  const Dims shape = build.shape(operands[1]);
+  const DType dtype = wide(build.dtype(a));
+  Value codes = operands[1];
+  if (looked_up.swapped) {
+    const Value pairs = build.reshape(codes, {shape[0], floor_div(shape[1], 2), 2});
+    codes = build.concatenate({build.slice_axis(pairs, 2, 1, 2), build.slice_axis(pairs, 2, 0, 1)}, 2);
+  }
+  const Value places = build.reshape(build.convert(codes, DType::i32), {product(shape)});
+  const Value values = build.reshape(take(build, build.convert(operands[3], dtype), places, 0), shape);
+  const Value scales = spread(build, build.convert(operands[2], dtype), shape, 1, looked_up.block);
+  DotGeneralAttributes dot;
+  dot.lhs_contracting = {build.rank(a) - 1};
+  dot.rhs_contracting = {1};
+  dot.dtype = build.dtype(a);
+  return {build.dot_general(a, build.multiply(values, scales), dot)};
+}
+
 Value emit_quantize(Builder& build, const Primitive& primitive, Value x, Value scale, Value zero_point,
                     QuantizeAttributes attributes) {
   attributes.has_zero_point = static_cast<bool>(zero_point);
@@ -171,6 +213,7 @@ const Primitive composite::dequantize_linear{
     .name = "dequantize_linear", .infer = infer_dequantize, .decompose = decompose_dequantize};
 const Primitive composite::quantized_dot{
     .name = "quantized_dot", .infer = infer_quantized_dot, .decompose = decompose_quantized_dot};
+const Primitive composite::table_dot{.name = "table_dot", .infer = infer_table_dot, .decompose = decompose_table_dot};
 
 Value quantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes) {
   return emit_quantize(build, composite::quantize_linear, x, scale, zero_point, std::move(attributes));
@@ -185,6 +228,10 @@ Value quantized_dot(Builder& build, Value a, Value w, Value scales, Value zero_p
   attributes.has_zero_points = static_cast<bool>(zero_points);
   return build.emit1(composite::quantized_dot, present({a, w, scales, zero_points}),
                      std::make_shared<QuantizedDotAttributes>(attributes));
+}
+
+Value table_dot(Builder& build, Value a, Value codes, Value scales, Value table, TableDotAttributes attributes) {
+  return build.emit1(composite::table_dot, {a, codes, scales, table}, std::make_shared<TableDotAttributes>(attributes));
 }
 
 }  // namespace transmuter::ir

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/composites/composites.h"
+#include "ir/composites/table_dot.h"
 #include "ir/composites/write_rows.h"
 #include "ir/passes/copier.h"
 #include "ir/passes/passes.h"
@@ -136,7 +137,7 @@ class Widener {
     std::vector<Value> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const bool takes_stored = ((p == &prim::dot_general || p == &prim::convolution) && i == 1) ||
-                                (p == &composite::quantized_dot && i >= 2) ||
+                                ((p == &composite::quantized_dot || p == &composite::table_dot) && i >= 2) ||
                                 (p == &composite::dequantize_linear && i == 1);
       operands.push_back(takes_stored ? copier_[op.operands[i]] : wide(copier_[op.operands[i]]));
     }

@@ -47,7 +47,7 @@ size_t packed_few_bits_bytes(int64_t k, int64_t n, const FewBits& bits) {
 }
 
 void pack_few_bits(int64_t k, int64_t n, const FewBits& bits, const std::byte* b, bool is_signed, const float* scales,
-                   const uint8_t* zeros, void* out, ThreadPool& pool) {
+                   const uint8_t* zeros, void* out, ThreadPool& pool, bool swapped) {
   const FewBitsLayout layout = few_bits_layout(k, bits, gemm_ops().tile_columns);
   const int64_t per_word = elements_of_word(bits.bits), blocks = ceil_div(k, bits.block);
   const uint32_t flip = !is_signed ? 0 : bits.bits == 8 ? 0x80808080u : bits.bits == 4 ? 0x88888888u : 0xAAAAAAAAu;
@@ -66,7 +66,8 @@ void pack_few_bits(int64_t k, int64_t n, const FewBits& bits, const std::byte* b
           if (bits.zeros) zero[j] = static_cast<std::byte>(zeros[column * blocks + block]);
           for (int64_t w = 0; w * per_word < rows; ++w) {
             const int64_t at = w * per_word;
-            const uint32_t word = word_at(b, bits.bits, column * k + k0 + at, std::min(per_word, rows - at)) ^ flip;
+            uint32_t word = word_at(b, bits.bits, column * k + k0 + at, std::min(per_word, rows - at)) ^ flip;
+            if (swapped) word = (word >> 4 & 0x0F0F0F0Fu) | (word & 0x0F0F0F0Fu) << 4;
             std::memcpy(words + (w * layout.columns + j) * 4, &word, 4);
           }
         }

@@ -352,7 +352,7 @@ class Task {
   }
 
   const GemmOps::FewBitsTile* few_bits_tiles() const {
-    return ops_.few_bits_tiles[g_.b_bits.bits == 2 ? 0 : g_.b_bits.bits == 4 ? 1 : 2];
+    return ops_.few_bits_tiles[g_.b_bits.table ? 3 : g_.b_bits.bits == 2 ? 0 : g_.b_bits.bits == 4 ? 1 : 2];
   }
 
   void pack_pixels(int64_t row, int64_t rows, int64_t k0, int64_t k) const {

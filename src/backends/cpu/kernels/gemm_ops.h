@@ -59,7 +59,7 @@ struct GemmOps {
   // The same for rows [k0, k0 + k) of a panel of few_bits.h; k0 lies at a word's start.
   using FewBitsTile = void (*)(const float* a, const std::byte* panel, const FewBits& bits, const FewBitsLayout& layout,
                                int64_t k0, int64_t k, float* out, int64_t out_row, bool accumulate);
-  const FewBitsTile* few_bits_tiles[3];  // by bits: 2, 4, 8; [rows - 1]
+  const FewBitsTile* few_bits_tiles[4];  // by bits: 2, 4, 8, 4 with a table; [rows - 1]
   int64_t few_bits_rows;                 // the most rows of such a tile; beyond, widening pays
 
   // out[columns] = a[k] B.

@@ -4,6 +4,7 @@
 #include "backends/cpu/steps/integer_product.h"
 #include "backends/cpu/steps/tile_step.h"
 #include "ir/composites/composites.h"
+#include "ir/composites/table_dot.h"
 #include "ir/primitives/primitives.h"
 
 namespace transmuter::cpu {
@@ -14,7 +15,9 @@ void plan_clusters(Planner& planner) {
   }
   DotPlanner dots(planner);
   for (const ir::Op& op : planner.program().ops()) {
-    if (op.primitive == &ir::prim::dot_general || op.primitive == &ir::composite::quantized_dot) dots.add(op);
+    if (op.primitive == &ir::prim::dot_general || op.primitive == &ir::composite::quantized_dot ||
+        op.primitive == &ir::composite::table_dot)
+      dots.add(op);
     if (op.primitive == &ir::prim::convolution && !plan_quantized_convolution(planner, op) &&
         !plan_integer_convolution(planner, op))
       plan_convolution_fused(planner, op);

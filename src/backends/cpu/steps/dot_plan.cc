@@ -2,6 +2,7 @@
 // launch, as threads wait for each other once then, not once a product (q, k and v; gate and up).
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 
 #include "backends/cpu/kernels/rounded.h"
@@ -12,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/strings.h"
 #include "ir/composites/composites.h"
+#include "ir/composites/table_dot.h"
 #include "ir/passes/attribute_record.h"
 #include "ir/primitives/primitives.h"
 
@@ -101,6 +103,17 @@ bool quantized_dot_takes(const ir::Program& program, const ir::Op& op) {
                      [&](ir::Value v) { return is_fixed(program, v, &op); });
 }
 
+bool table_dot_takes(const ir::Program& program, const ir::Op& op) {
+  if (op.primitive != &ir::composite::table_dot) return false;
+  const ir::Type& codes = program.type(op.operands[1]);
+  if (program.type(op.operands[0]).dtype != DType::f32 || codes.dtype != DType::u4 ||
+      op.as<ir::TableDotAttributes>().block % elements_of_word(4) != 0 || !codes.shape[0].is_constant() ||
+      !codes.shape[1].is_constant())
+    return false;
+  return std::all_of(op.operands.begin() + 1, op.operands.end(),
+                     [&](ir::Value v) { return is_fixed(program, v, &op); });
+}
+
 // Packs a constant right-hand side: [batch] matrices of contracted x free, if each group of axes runs on in the weight.
 PackedOperand DotPlanner::pack(const ir::Op& op, const ir::DotGeneralAttributes& d, const FreeAxes& axes) {
   ConstantView weight;
@@ -142,7 +155,8 @@ PackedOperand DotPlanner::pack(const ir::Op& op, const ir::DotGeneralAttributes&
 }
 
 void DotPlanner::add(const ir::Op& op) {
-  if (op.primitive == &ir::composite::quantized_dot) return add_quantized(op);
+  if (op.primitive == &ir::composite::quantized_dot || op.primitive == &ir::composite::table_dot)
+    return add_few_bits(op);
   const auto& d = op.as<ir::DotGeneralAttributes>();
   const ir::Type& lhs = planner_.type(op.operands[0]);
   const ir::Type& rhs = planner_.type(op.operands[1]);
@@ -159,20 +173,24 @@ void DotPlanner::add(const ir::Op& op) {
   place(op, d, std::move(axes), std::move(packed));
 }
 
-void DotPlanner::add_quantized(const ir::Op& op) {
-  const auto& q = op.as<ir::QuantizedDotAttributes>();
+// quantized_dot, table_dot.
+void DotPlanner::add_few_bits(const ir::Op& op) {
+  const bool by_table = op.primitive == &ir::composite::table_dot;
+  const auto* const q = by_table ? nullptr : &op.as<ir::QuantizedDotAttributes>();
+  const auto* const t = by_table ? &op.as<ir::TableDotAttributes>() : nullptr;
   const ir::Type& weight = planner_.type(op.operands[1]);
   const int64_t n = weight.shape[0].hint(), k = weight.shape[1].hint();
   const bool is_signed = is_signed_integer(weight.dtype);
   PackedOperand rhs;
   rhs.bits.bits = bit_width(weight.dtype);
   const int64_t per_word = elements_of_word(rhs.bits.bits);
-  rhs.bits.block = std::min(q.block, round_up(k, per_word));
-  rhs.bits.zeros = q.has_zero_points;
+  rhs.bits.block = std::min(by_table ? t->block : q->block, round_up(k, per_word));
+  rhs.bits.zeros = q && q->has_zero_points;
   // Two's complement goes up by half of the range, and its zeros too.
   const int middle = is_signed ? 1 << (rhs.bits.bits - 1) : 0;
-  if (!rhs.bits.zeros) rhs.bits.zero = static_cast<float>(q.zero_point + middle);
-  rhs.rounded = q.may_round && rounded_gemm_takes(rhs.bits);
+  if (q && !rhs.bits.zeros) rhs.bits.zero = static_cast<float>(q->zero_point + middle);
+  rhs.rounded = q && q->may_round && rounded_gemm_takes(rhs.bits);
+  const size_t bytes = packed_few_bits_bytes(k, n, rhs.bits);
   const ir::Parameter* const stored = planner_.lasting_root(op.operands[1]);
   auto make = [&] {
     const Tensor elements = planner_.evaluate_fixed(op.operands[1]);
@@ -184,16 +202,18 @@ void DotPlanner::add_quantized(const ir::Op& op) {
         moved.push_back(static_cast<uint8_t>(z + middle));
     }
     auto packed =
-        std::make_shared<Packed>(planner_.packed_memory(), packed_few_bits_bytes(k, n, rhs.bits), weight.dtype);
+        std::make_shared<Packed>(planner_.packed_memory(), bytes + (by_table ? kFewBitsTableBytes : 0), weight.dtype);
     pack_few_bits(k, n, rhs.bits, elements.bytes(), is_signed, scales.data<float>(), moved.data(), packed->bytes,
-                  planner_.pool());
+                  planner_.pool(), t && t->swapped);
+    if (by_table)
+      std::memcpy(packed->bytes + bytes, planner_.evaluate_fixed(op.operands[3]).bytes(), kFewBitsTableBytes);
     for (size_t i = 1; i < op.operands.size(); ++i) {
       if (const ir::Parameter* root = planner_.lasting_root(op.operands[i]))
         release_pages(root->weight.bytes(), root->weight.nbytes());
     }
     return std::shared_ptr<const Packed>(std::move(packed));
   };
-  std::string key = str("few bits ", k, " ", n, " ", q.block, " ", name(weight.dtype), " ", q.zero_point);
+  std::string key = str("few bits ", k, " ", n, " ", name(weight.dtype), " ", ir::attribute_text(op.attributes.get()));
   bool lasting = stored != nullptr;
   for (size_t i = 1; i < op.operands.size(); ++i) {
     const ir::Parameter* root = planner_.lasting_root(op.operands[i]);
@@ -210,6 +230,7 @@ void DotPlanner::add_quantized(const ir::Op& op) {
       key += str(" ", made->primitive->name, " ", ir::attribute_text(made->attributes.get()));
   }
   rhs.packed = lasting ? planner_.store().get<Packed>(key, stored->weight, make) : make();
+  if (by_table) rhs.bits.table = reinterpret_cast<const float*>(rhs.packed->bytes + bytes);
   // What made them has nothing to do any more.
   for (size_t i = 1; i < op.operands.size(); ++i) {
     ir::Value v = op.operands[i];

@@ -86,7 +86,7 @@ class DotPlanner {
   };
   void place(const ir::Op& op, const ir::DotGeneralAttributes& d, FreeAxes axes, PackedOperand rhs);
   PackedOperand pack(const ir::Op& op, const ir::DotGeneralAttributes& d, const FreeAxes& axes);
-  void add_quantized(const ir::Op& op);
+  void add_few_bits(const ir::Op& op);
 
   Planner& planner_;
   std::vector<Planned> planned_;

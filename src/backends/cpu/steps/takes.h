@@ -10,6 +10,7 @@ bool attention_takes(const ir::Program& program, const ir::Op& op);
 bool normalize_takes(const ir::Program& program, const ir::Op& op);
 bool quantized_dot_takes(const ir::Program& program, const ir::Op& op);
 bool rotary_takes(const ir::Program& program, const ir::Op& op);
+bool table_dot_takes(const ir::Program& program, const ir::Op& op);
 bool topk_takes(const ir::Program& program, const ir::Op& op);
 bool write_rows_takes(const ir::Program& program, const ir::Op& op);
 
