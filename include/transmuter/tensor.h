@@ -11,7 +11,8 @@
 
 namespace transmuter {
 
-// Element types, as ONNX and StableHLO name them. i2, i4, u2, u4 and f4e2m1 are packed, low bits first.
+// Element types, as ONNX and StableHLO name them. i2, i4, u2, u4 and f4e2m1 are packed, low bits first; the six-bit
+// floats have a byte each in memory (four in three bytes in files).
 enum class DType : uint8_t {
   invalid,
   boolean,
@@ -28,6 +29,8 @@ enum class DType : uint8_t {
   u32,
   u64,
   f4e2m1,
+  f6e2m3,
+  f6e3m2,
   f8e4m3fn,
   f8e4m3fnuz,
   f8e5m2,
@@ -43,7 +46,7 @@ enum class DType : uint8_t {
 };
 
 const char* name(DType dtype);          // "float32", "int4", "string", ... (NumPy and ml_dtypes words)
-int bit_width(DType dtype);             // 1 element in bits; bool 8, string 0
+int bit_width(DType dtype);             // 1 element in memory, in bits; bool 8, string 0
 bool is_float(DType dtype);             // f4 ... f64, not complex
 bool is_signed_integer(DType dtype);    // i2 ... i64
 bool is_unsigned_integer(DType dtype);  // u2 ... u64

@@ -94,6 +94,10 @@ decltype(auto) dispatch_stored(DType dtype, const char* what, Fn&& fn) {
       return fn(TypeTag<f8e5m2fnuz>{});
     case DType::f8e8m0:
       return fn(TypeTag<f8e8m0>{});
+    case DType::f6e2m3:
+      return fn(TypeTag<f6e2m3>{});
+    case DType::f6e3m2:
+      return fn(TypeTag<f6e3m2>{});
     default:
       return dispatch_real(dtype, what, fn);
   }

@@ -56,6 +56,15 @@ uint8_t encode_fnuz(float value, bool saturate, int mantissa, int bias) {
   return static_cast<uint8_t>(code | (std::signbit(value) ? 0x80u : 0u));
 }
 
+// One of the kinds whose codes are all finite, of a sign and `bits` more: NaN gives minus zero, as ml_dtypes and ONNX's
+// own cases have it.
+uint8_t encode_finite(float value, int mantissa, int bias, int bits) {
+  const uint32_t sign = 1u << bits, most = sign - 1;
+  if (std::isnan(value)) return static_cast<uint8_t>(sign);
+  const uint32_t code = std::isinf(value) ? most : std::min(encode(value, mantissa, bias), most);
+  return static_cast<uint8_t>((std::signbit(value) ? sign : 0u) | code);
+}
+
 template <class F, class Bits, int kMantissa>
 f16 encode_half(F value) {
   const uint32_t sign = std::signbit(value) ? 0x8000u : 0u;
@@ -101,6 +110,8 @@ float to_float(f8e8m0 value) {
   return std::bit_cast<float>(value.bits == 0 ? 0x00400000u : uint32_t{value.bits} << 23);
 }
 
+float to_float(f6e2m3 value) { return with_sign(decode(value.bits & 0x1fu, 3, 1), value.bits & 0x20u); }
+float to_float(f6e3m2 value) { return with_sign(decode(value.bits & 0x1fu, 2, 3), value.bits & 0x20u); }
 float to_float(f4e2m1 value) { return with_sign(decode(value.bits & 0x7u, 1, 1), value.bits & 0x8u); }
 
 f16 to_f16(float value) { return encode_half<float, uint32_t, 23>(value); }
@@ -143,11 +154,8 @@ f8e8m0 to_f8e8m0(float value, bool saturate, RoundMode mode) {
   return {static_cast<uint8_t>(code)};
 }
 
-f4e2m1 to_f4e2m1(float value) {
-  // Neither NaN nor infinity exists: NaN gives minus zero, as ml_dtypes and ONNX's own cases have it.
-  if (std::isnan(value)) return {0x8};
-  const uint32_t code = std::isinf(value) ? 0x7u : std::min<uint32_t>(encode(value, 1, 1), 0x7u);
-  return {static_cast<uint8_t>((std::signbit(value) ? 0x8u : 0u) | code)};
-}
+f6e2m3 to_f6e2m3(float value) { return {encode_finite(value, 3, 1, 5)}; }
+f6e3m2 to_f6e3m2(float value) { return {encode_finite(value, 2, 3, 5)}; }
+f4e2m1 to_f4e2m1(float value) { return {encode_finite(value, 1, 1, 3)}; }
 
 }  // namespace transmuter

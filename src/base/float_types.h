@@ -1,6 +1,6 @@
 // Small floating-point types as storage: each converts to float exactly and from float by rounding to nearest even.
-// Semantics of the eight- and four-bit kinds: ONNX "Float stored in 8 bits" and ml_dtypes; conversions saturate where
-// `saturate` is set (ONNX Cast), else overflow gives infinity or NaN as the kind has it.
+// Semantics of the eight-, six- and four-bit kinds: ONNX "Float stored in 8 bits" and ml_dtypes; conversions saturate
+// where `saturate` is set (ONNX Cast), else overflow gives infinity or NaN as the kind has it.
 #pragma once
 
 #include <bit>
@@ -31,6 +31,12 @@ struct f8e5m2fnuz {
 struct f8e8m0 {
   uint8_t bits;
 };
+struct f6e2m3 {
+  uint8_t bits;  // the low six bits
+};
+struct f6e3m2 {
+  uint8_t bits;  // the low six bits
+};
 struct f4e2m1 {
   uint8_t bits;  // the low four bits
 };
@@ -41,6 +47,8 @@ float to_float(f8e4m3fnuz value);
 float to_float(f8e5m2 value);
 float to_float(f8e5m2fnuz value);
 float to_float(f8e8m0 value);
+float to_float(f6e2m3 value);
+float to_float(f6e3m2 value);
 float to_float(f4e2m1 value);
 inline float to_float(bf16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
 
@@ -60,6 +68,9 @@ f8e5m2fnuz to_f8e5m2fnuz(float value, bool saturate = true);
 // up).
 enum class RoundMode : uint8_t { nearest, up, down };
 f8e8m0 to_f8e8m0(float value, bool saturate = true, RoundMode mode = RoundMode::up);
+// These have neither NaN nor infinity: always saturating, NaN gives minus zero.
+f6e2m3 to_f6e2m3(float value);
+f6e3m2 to_f6e3m2(float value);
 f4e2m1 to_f4e2m1(float value);
 
 // One spelling for every element type: element_to<float>(x), element_from<f16>(1.0f).
@@ -80,6 +91,10 @@ inline constexpr bool is_small_float<f8e5m2fnuz> = true;
 template <>
 inline constexpr bool is_small_float<f8e8m0> = true;
 template <>
+inline constexpr bool is_small_float<f6e2m3> = true;
+template <>
+inline constexpr bool is_small_float<f6e3m2> = true;
+template <>
 inline constexpr bool is_small_float<f4e2m1> = true;
 
 template <class T>
@@ -99,6 +114,10 @@ T small_float_from(float value) {
     return to_f8e5m2fnuz(value);
   else if constexpr (requires(T t, f8e8m0 h) { t = h; })
     return to_f8e8m0(value);
+  else if constexpr (requires(T t, f6e2m3 h) { t = h; })
+    return to_f6e2m3(value);
+  else if constexpr (requires(T t, f6e3m2 h) { t = h; })
+    return to_f6e3m2(value);
   else
     return to_f4e2m1(value);
 }

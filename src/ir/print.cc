@@ -24,6 +24,10 @@ std::string element_type_text(DType dtype) {
       return "i1";
     case DType::f4e2m1:
       return "f4E2M1FN";
+    case DType::f6e2m3:
+      return "f6E2M3FN";
+    case DType::f6e3m2:
+      return "f6E3M2FN";
     case DType::f8e4m3fn:
       return "f8E4M3FN";
     case DType::f8e4m3fnuz:

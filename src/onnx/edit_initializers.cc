@@ -21,7 +21,7 @@ Field tensor_field_of(const std::string& name, const Tensor& tensor) {
   for (const int64_t dim : tensor.shape()) message.fields.push_back(integer_field(tensor_field::kDims, dim));
   message.set_integer(tensor_field::kDType, number_of_dtype(tensor.dtype()));
   message.set_text(tensor_field::kName, name);
-  auto owner = std::make_shared<const Tensor>(tensor);
+  auto owner = std::make_shared<const Tensor>(as_stored(tensor));
   const std::string_view bytes(reinterpret_cast<const char*>(owner->bytes()), owner->nbytes());
   message.fields.push_back(bytes_field(tensor_field::kRaw, bytes, std::move(owner)));
   return field;

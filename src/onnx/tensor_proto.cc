@@ -17,11 +17,12 @@ constexpr size_t kSparseGrowth = 1024;
 constexpr size_t kSparseFloor = size_t{64} << 20;
 
 // By TensorProto.DataType number.
-constexpr std::array<DType, 27> kDTypes = {
-    DType::invalid, DType::f32,    DType::u8,      DType::i8,       DType::u16,        DType::i16,    DType::i32,
-    DType::i64,     DType::string, DType::boolean, DType::f16,      DType::f64,        DType::u32,    DType::u64,
-    DType::c64,     DType::c128,   DType::bf16,    DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz,
-    DType::u4,      DType::i4,     DType::f4e2m1,  DType::f8e8m0,   DType::u2,         DType::i2};
+constexpr std::array<DType, 29> kDTypes = {
+    DType::invalid,    DType::f32,    DType::u8,         DType::i8,      DType::u16,   DType::i16,
+    DType::i32,        DType::i64,    DType::string,     DType::boolean, DType::f16,   DType::f64,
+    DType::u32,        DType::u64,    DType::c64,        DType::c128,    DType::bf16,  DType::f8e4m3fn,
+    DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::u4,      DType::i4,    DType::f4e2m1,
+    DType::f8e8m0,     DType::u2,     DType::i2,         DType::f6e2m3,  DType::f6e3m2};
 
 // TensorProto field numbers of the typed data.
 constexpr uint32_t kFloatData = 4;
@@ -138,10 +139,32 @@ void each_value(std::string_view message, uint32_t field, Fn fn) {
   }
 }
 
-// A view, unless a bool holds something other than 0 and 1.
+bool has_six_bits(DType dtype) { return dtype == DType::f6e2m3 || dtype == DType::f6e3m2; }
+
+// Bytes in a file, where four elements of six bits take three.
+size_t stored_size(DType dtype, int64_t count) {
+  const size_t size = byte_size(dtype, count);
+  return has_six_bits(dtype) ? size - size / 4 : size;
+}
+
+// A byte each, from a stream of bits, the lowest first.
+Tensor six_bits(DType dtype, const Shape& shape, const std::byte* bytes) {
+  Tensor result(dtype, shape);
+  std::byte* out = result.mutable_bytes();
+  for (size_t i = 0; i < result.nbytes(); ++i) {
+    const size_t at = 6 * i / 8, shift = 6 * i % 8;
+    auto word = std::to_integer<unsigned>(bytes[at]);
+    if (shift > 2) word |= std::to_integer<unsigned>(bytes[at + 1]) << 8;
+    out[i] = static_cast<std::byte>((word >> shift) & 0x3fu);
+  }
+  return result;
+}
+
+// A view, unless a bool holds something other than 0 and 1, or four elements lie in three bytes.
 Tensor view_of(DType dtype, const Shape& shape, const std::byte* bytes, size_t size,
                const std::shared_ptr<const void>& owner) {
   if (size == 0) return Tensor(dtype, shape);
+  if (has_six_bits(dtype)) return six_bits(dtype, shape, bytes);
   if (dtype != DType::boolean) return Tensor::view(dtype, shape, bytes, owner);
   if (std::all_of(bytes, bytes + size, [](std::byte b) { return b <= std::byte{1}; }))
     return Tensor::view(dtype, shape, bytes, owner);
@@ -184,6 +207,8 @@ Tensor copied(std::string_view message, const Header& header, DType dtype, size_
       // Signed and unsigned spellings of the same bits are both in use.
       if (bits < 64 && (value < -(int64_t{1} << (bits - 1)) || value >= (int64_t{1} << bits)))
         refuse(str("the value ", value, " does not fit a tensor of ", name(dtype)));
+      if (has_six_bits(dtype) && (value < 0 || value > 63))
+        refuse(str("the value ", value, " does not fit a tensor of ", name(dtype)));
     }
     std::memcpy(out, &value, width);  // little-endian: the low bytes
     out += width;
@@ -194,8 +219,6 @@ Tensor copied(std::string_view message, const Header& header, DType dtype, size_
 }  // namespace
 
 DType dtype_of_number(int32_t number) {
-  if (number == 27 || number == 28)
-    throw Error(ErrorCode::unsupported, str("the element type ", number, " (six-bit float) is not supported"));
   if (number == 0) refuse("the element type is undefined");
   if (number < 0 || number >= static_cast<int32_t>(kDTypes.size())) refuse(str("there is no element type ", number));
   return kDTypes[static_cast<size_t>(number)];
@@ -216,7 +239,7 @@ NamedTensor parse_tensor(std::string_view message, const Source& source) {
                     if (header.typed_field != kStringData && count != 0) refuse("a string tensor holds no strings");
                     return NamedTensor{header.name, string_tensor(message, header, count)};
                   }
-                  const size_t size = byte_size(dtype, count);
+                  const size_t size = stored_size(dtype, count);
                   if ((header.has_raw && !header.raw.empty()) + header.external + (header.typed_fields > 0) > 1)
                     refuse("the tensor has data of more than one kind (raw, typed, external)");
                   if (header.external) {
@@ -315,6 +338,21 @@ NamedTensor parse_sparse_tensor(std::string_view message, const Source& source) 
       });
 }
 
+Tensor as_stored(const Tensor& tensor) {
+  if (!has_six_bits(tensor.dtype())) return tensor;
+  Tensor packed = Tensor::zeros(DType::u8, {static_cast<int64_t>(stored_size(tensor.dtype(), tensor.size()))});
+  if (tensor.size() == 0) return packed;
+  const std::byte* in = tensor.bytes();
+  std::byte* out = packed.mutable_bytes();
+  for (size_t i = 0; i < tensor.nbytes(); ++i) {
+    const size_t at = 6 * i / 8, shift = 6 * i % 8;
+    const unsigned word = std::to_integer<unsigned>(in[i]) << shift;
+    out[at] |= static_cast<std::byte>(word & 0xffu);
+    if (shift > 2) out[at + 1] |= static_cast<std::byte>(word >> 8);
+  }
+  return packed;
+}
+
 std::string serialize_tensor(const Tensor& tensor, const std::string& name) {
   std::string out;
   protozero::pbf_writer writer(out);
@@ -323,9 +361,10 @@ std::string serialize_tensor(const Tensor& tensor, const std::string& name) {
   if (tensor.dtype() == DType::string) {
     for (const std::string& value : tensor.strings()) writer.add_bytes(kStringData, value);
   } else {
-    if (tensor.nbytes() >= (size_t{1} << 31))
-      throw Error(ErrorCode::unsupported, str("a protobuf tensor cannot hold ", tensor.nbytes(), " bytes"));
-    writer.add_bytes(kRawData, reinterpret_cast<const char*>(tensor.bytes()), tensor.nbytes());
+    const Tensor stored = as_stored(tensor);
+    if (stored.nbytes() >= (size_t{1} << 31))
+      throw Error(ErrorCode::unsupported, str("a protobuf tensor cannot hold ", stored.nbytes(), " bytes"));
+    writer.add_bytes(kRawData, reinterpret_cast<const char*>(stored.bytes()), stored.nbytes());
   }
   if (!name.empty()) writer.add_string(8, name);
   return out;

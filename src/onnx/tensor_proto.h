@@ -16,8 +16,7 @@ struct Source {
   std::shared_ptr<ExternalData> external;  // null: no external data
 };
 
-// The dtype of a TensorProto.DataType number. Throws Error: invalid_model for 0 and unknown numbers, unsupported for
-// kinds that we do not have.
+// The dtype of a TensorProto.DataType number. Throws Error: invalid_model for 0 and unknown numbers.
 DType dtype_of_number(int32_t number);
 int32_t number_of_dtype(DType dtype);
 
@@ -31,6 +30,8 @@ struct NamedTensor {
 NamedTensor parse_tensor(std::string_view message, const Source& source);
 // The dense tensor; its size may exceed the stored bytes by a bounded factor only.
 NamedTensor parse_sparse_tensor(std::string_view message, const Source& source);
+// A tensor whose bytes are what raw_data and external data hold: itself, or bytes where elements lie closer there.
+Tensor as_stored(const Tensor& tensor);
 std::string serialize_tensor(const Tensor& tensor, const std::string& name);
 
 }  // namespace transmuter::onnx

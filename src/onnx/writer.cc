@@ -99,7 +99,7 @@ std::vector<Block> move_out(Document& document, const std::string& location, siz
       const size_t size = field.message ? measure(*field.message) : field.bytes.size();
       if (!initializer || size < least) return;
     }
-    const Tensor tensor = tensor_of(field, source);
+    const Tensor tensor = as_stored(tensor_of(field, source));
     if (!is_external(*shown) && tensor.nbytes() < least) return;
     // Whole pages for what is worth mapping alone.
     const size_t alignment = tensor.nbytes() >= 65536 ? 4096 : 64;
@@ -118,7 +118,7 @@ void move_in(Document& document) {
     if (!is_external(*shown)) return;
     const Tensor tensor = tensor_of(field, source);
     std::erase_if(field.open().fields, holds_data);
-    auto owner = std::make_shared<const Tensor>(tensor);
+    auto owner = std::make_shared<const Tensor>(as_stored(tensor));
     const std::string_view bytes(reinterpret_cast<const char*>(owner->bytes()), owner->nbytes());
     field.message->fields.push_back(bytes_field(tensor_field::kRaw, bytes, std::move(owner)));
   });

@@ -74,12 +74,12 @@ void quantize(OpContext& op) {
     p.scale = b.convert(p.scale, precision);
   }
   if (is_float(dtype) && !saturate) {
-    if (p.attributes.block != 0) op.unsupported("saturate = 0 with blocks");
     const DType inner = b.dtype(x) == DType::f64 ? DType::f64 : DType::f32;
-    const Value scale = b.convert(p.scale, inner);
-    const std::vector<int64_t> axes = b.rank(scale) == 0 ? std::vector<int64_t>{} : std::vector{p.attributes.axis};
-    Value scaled = b.divide(b.convert(x, inner), b.broadcast_in_dim(scale, b.shape(x), axes));
-    if (p.zero_point) scaled = b.add(scaled, b.broadcast_in_dim(b.convert(p.zero_point, inner), b.shape(x), axes));
+    const auto spread = [&](Value parameter) {
+      return ir::spread_parameter(b, b.convert(parameter, inner), b.shape(x), p.attributes.axis, p.attributes.block);
+    };
+    Value scaled = b.divide(b.convert(x, inner), spread(p.scale));
+    if (p.zero_point) scaled = b.add(scaled, spread(p.zero_point));
     return op.output(0, convert_float8(b, scaled, dtype, false));
   }
   op.output(0, ir::quantize_linear(b, x, p.scale, p.zero_point, p.attributes));
@@ -131,8 +131,8 @@ void dynamic_quantize(OpContext& op) {
 }  // namespace
 
 void register_quantize(Registry& r) {
-  r.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25}, quantize);
-  r.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25}, dequantize);
+  r.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, quantize);
+  r.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25, 28}, dequantize);
   r.add("DynamicQuantizeLinear", {11}, dynamic_quantize);
   r.add("QuantizeLinear", {1}, quantize, kMicrosoft);
   r.add("DequantizeLinear", {1}, dequantize, kMicrosoft);

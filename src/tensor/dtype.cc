@@ -28,6 +28,8 @@ constexpr Row kRows[] = {
     {"uint32", 32, Class::unsigned_integer},
     {"uint64", 64, Class::unsigned_integer},
     {"float4_e2m1fn", 4, Class::floating},
+    {"float6_e2m3fn", 8, Class::floating},
+    {"float6_e3m2fn", 8, Class::floating},
     {"float8_e4m3fn", 8, Class::floating},
     {"float8_e4m3fnuz", 8, Class::floating},
     {"float8_e5m2", 8, Class::floating},

@@ -1,5 +1,7 @@
 """QuantizeLinear and its kin; integer products at the extremes of their dtypes, exact."""
+import ml_dtypes
 import numpy as np
+from onnx import helper
 
 F = np.float32
 
@@ -68,6 +70,40 @@ def products(add):
             add.add(f"ConvInteger_{label}", "ConvInteger", [image, kernel, za, zb], expected=sums.astype(np.int32))
 
 
+def small_floats(add):
+    """Six bits, and what has eight of them where saturate is 0; ml_dtypes rounds as the kinds' definitions say."""
+    x = np.array([0.1, 1.3, 7.4, 7.6, -9, np.nan, np.inf, -0.0, 0.06, 0.0625, 27, -1e9, 0.3], F)
+    for dtype in (ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn):
+        name = np.dtype(dtype).name
+        codes = np.arange(64, dtype=np.uint8).view(dtype)
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        add.add(f"Cast_to_{name}", "Cast", [x], {"to": to}, version=28, expected=x.astype(dtype))
+        add.add(f"Cast_to_{name}_f16", "Cast", [x[:5].astype(np.float16)], {"to": to}, version=28,
+                expected=x[:5].astype(np.float16).astype(dtype))
+        for wide in (np.float32, np.float16):
+            add.add(f"Cast_from_{name}_{np.dtype(wide).name}", "Cast", [codes], {"to": helper.np_dtype_to_tensor_dtype(
+                np.dtype(wide))}, version=28, expected=codes.astype(wide))
+        add.add(f"Cast_from_{name}_constant", "Cast", [codes[:63]], {"to": 1}, version=28,
+                expected=codes[:63].astype(F), constants=[0])
+        rows, scales = x[np.isfinite(x)][:10].reshape(2, 5), np.array([0.5, 4], F)
+        y = (rows / scales[:, None]).astype(dtype)
+        zero = np.zeros(2, dtype)
+        add.add(f"QuantizeLinear_{name}", "QuantizeLinear", [rows, scales, zero], {"axis": 0}, version=28, expected=y)
+        add.add(f"DequantizeLinear_{name}", "DequantizeLinear", [y, scales, zero], {"axis": 0}, version=28,
+                expected=y.astype(F) * scales[:, None])
+        blocks = np.array([[0.5, 2, 1], [4, 0.25, 1]], F)
+        wide = blocks.repeat(2, 1)[:, :5]
+        add.add(f"DequantizeLinear_{name}_blocks", "DequantizeLinear", [y, blocks], {"axis": 1, "block_size": 2}, version=28,
+                expected=y.astype(F) * wide)
+    for dtype, most in ((ml_dtypes.float8_e4m3fn, 448), (ml_dtypes.float8_e5m2, 57344)):
+        values = np.array([[1, most, most * 1.02, most * 2], [-most * 2, most / 3, np.inf, 0.1]], F)
+        blocks = np.array([[1, 1], [1, 0.5]], F)
+        add.add(f"QuantizeLinear_{np.dtype(dtype).name}_blocks_unsaturated", "QuantizeLinear",
+                [values, blocks, np.zeros((2, 2), dtype)], {"axis": 1, "block_size": 2, "saturate": 0}, version=21,
+                expected=(values / blocks.repeat(2, 1)).astype(dtype))
+
+
 def add_cases(add):
     linear(add)
     products(add)
+    small_floats(add)

@@ -96,6 +96,8 @@ TEST(SmallFloats, CodesComeBack) {
   round_trip<f8e5m2>(256, [](float x) { return to_f8e5m2(x, false); });
   round_trip<f8e5m2fnuz>(256, [](float x) { return to_f8e5m2fnuz(x); });
   round_trip<f8e8m0>(255, [](float x) { return to_f8e8m0(x); });
+  round_trip<f6e2m3>(64, [](float x) { return to_f6e2m3(x); });
+  round_trip<f6e3m2>(64, [](float x) { return to_f6e3m2(x); });
   round_trip<f4e2m1>(16, [](float x) { return to_f4e2m1(x); });
 }
 
@@ -131,6 +133,31 @@ TEST(SmallFloats, Overflow) {
   EXPECT_EQ(to_f8e4m3fn(-0.0f).bits, 0x80);
   EXPECT_EQ(to_f8e4m3fnuz(-0.0f).bits, 0);
   EXPECT_EQ(to_f8e5m2fnuz(-1e-9f).bits, 0);
+}
+
+// Every code of the six-bit kinds by its definition, ties to even, and what lies beyond.
+TEST(SmallFloats, SixBits) {
+  for (uint8_t code = 0; code < 32; ++code) {
+    const auto value = [&](int mantissa, int bias) {
+      const int exponent = code >> mantissa, fraction = code & ((1 << mantissa) - 1);
+      const float significand = static_cast<float>(fraction) / static_cast<float>(1 << mantissa);
+      return exponent == 0 ? std::ldexp(significand, 1 - bias) : std::ldexp(1 + significand, exponent - bias);
+    };
+    EXPECT_EQ(to_float(f6e2m3{code}), value(3, 1));
+    EXPECT_EQ(to_float(f6e3m2{code}), value(2, 3));
+    EXPECT_EQ(to_float(f6e2m3{static_cast<uint8_t>(code | 32)}), -value(3, 1));
+    EXPECT_EQ(to_float(f6e3m2{static_cast<uint8_t>(code | 32)}), -value(2, 3));
+    if (code == 31) continue;
+    const uint8_t even = static_cast<uint8_t>(code + (code & 1));
+    EXPECT_EQ(to_f6e2m3((to_float(f6e2m3{code}) + to_float(f6e2m3{static_cast<uint8_t>(code + 1)})) / 2).bits, even);
+    EXPECT_EQ(to_f6e3m2((to_float(f6e3m2{code}) + to_float(f6e3m2{static_cast<uint8_t>(code + 1)})) / 2).bits, even);
+  }
+  for (const float x : {100.0f, 1e9f, kInf}) {
+    EXPECT_EQ(to_float(to_f6e2m3(x)), 7.5f);
+    EXPECT_EQ(to_float(to_f6e3m2(-x)), -28.0f);
+  }
+  EXPECT_EQ(to_f6e2m3(kNaN).bits, 0x20);
+  EXPECT_EQ(to_f6e3m2(kNaN).bits, 0x20);
 }
 
 TEST(SmallFloats, PowersOfTwo) {

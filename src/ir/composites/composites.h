@@ -314,6 +314,8 @@ struct QuantizeAttributes : Attributes {
 // saturate(round_half_even(x / scale) + zero_point) for integer dtypes, NaN to the least value; a saturating cast of
 // x / scale for eight-bit floats. zero_point may be absent (invalid Value).
 Value quantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes);
+// A scale or zero point (0-d, 1-D along `axis`, or one a block) repeated to x's shape.
+Value spread_parameter(Builder& build, Value parameter, const Dims& shape, int64_t axis, int64_t block);
 // (x - zero_point) * scale, the difference of integers in i32.
 Value dequantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes);
 

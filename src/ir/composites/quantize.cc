@@ -57,26 +57,12 @@ std::vector<Type> infer_dequantize(const InferContext& ctx) {
   return {{quantize.dtype, ctx.operands[0].shape}};
 }
 
-// A scale or zero point repeated to x's shape.
-Value spread(Builder& build, Value parameter, const Dims& shape, int64_t axis, int64_t block) {
-  if (build.rank(parameter) == 0) return build.broadcast_in_dim(parameter, shape, {});
-  if (block == 0) return build.broadcast_in_dim(parameter, shape, {axis});
-  const Dims blocks = build.shape(parameter);
-  Dims split = blocks, merged = blocks;
-  split.insert(split.begin() + axis + 1, block);
-  merged[axis] = blocks[axis] * block;
-  std::vector<int64_t> dimensions = axes_from(0, static_cast<int64_t>(split.size()));
-  dimensions.erase(dimensions.begin() + axis + 1);
-  const Value repeated = build.reshape(build.broadcast_in_dim(parameter, split, dimensions), merged);
-  return build.slice_axis(repeated, axis, 0, shape[axis]);
-}
-
 std::vector<Value> decompose_quantize(Builder& build, std::span<const Value> operands, const Attributes* attributes) {
   const auto& quantize = static_cast<const QuantizeAttributes&>(*attributes);
   const Dims shape = build.shape(operands[0]);
   const DType given = build.dtype(operands[0]), dtype = is_float(given) ? wide(given) : DType::f32;
   const auto parameter = [&](Value value) {
-    return spread(build, build.convert(value, dtype), shape, quantize.axis, quantize.block);
+    return spread_parameter(build, build.convert(value, dtype), shape, quantize.axis, quantize.block);
   };
   Value y = build.divide(build.convert(operands[0], dtype), parameter(operands[1]));
   if (!is_integer(quantize.dtype)) {
@@ -102,7 +88,7 @@ std::vector<Value> decompose_dequantize(Builder& build, std::span<const Value> o
   const DType dtype = wide(quantize.dtype);
   const bool integer = is_integer(build.dtype(operands[0]));
   const auto parameter = [&](Value value, DType as) {
-    return spread(build, build.convert(value, as), shape, quantize.axis, quantize.block);
+    return spread_parameter(build, build.convert(value, as), shape, quantize.axis, quantize.block);
   };
   // Exact in f32 up to 16 bits, and one type throughout.
   const DType difference = integer && bit_width(build.dtype(operands[0])) > 16 ? DType::i32 : dtype;
@@ -143,7 +129,7 @@ std::vector<Value> decompose_quantized_dot(Builder& build, std::span<const Value
   const Dims shape = build.shape(w);
   const DType dtype = wide(build.dtype(a));
   const auto blocked = [&](Value value) {
-    return spread(build, build.convert(value, dtype), shape, 1, quantized.block);
+    return spread_parameter(build, build.convert(value, dtype), shape, 1, quantized.block);
   };
   Value weight = build.convert(w, dtype);
   if (quantized.has_zero_points)
@@ -214,6 +200,19 @@ const Primitive composite::dequantize_linear{
 const Primitive composite::quantized_dot{
     .name = "quantized_dot", .infer = infer_quantized_dot, .decompose = decompose_quantized_dot};
 const Primitive composite::table_dot{.name = "table_dot", .infer = infer_table_dot, .decompose = decompose_table_dot};
+
+Value spread_parameter(Builder& build, Value parameter, const Dims& shape, int64_t axis, int64_t block) {
+  if (build.rank(parameter) == 0) return build.broadcast_in_dim(parameter, shape, {});
+  if (block == 0) return build.broadcast_in_dim(parameter, shape, {axis});
+  const Dims blocks = build.shape(parameter);
+  Dims split = blocks, merged = blocks;
+  split.insert(split.begin() + axis + 1, block);
+  merged[axis] = blocks[axis] * block;
+  std::vector<int64_t> dimensions = axes_from(0, static_cast<int64_t>(split.size()));
+  dimensions.erase(dimensions.begin() + axis + 1);
+  const Value repeated = build.reshape(build.broadcast_in_dim(parameter, split, dimensions), merged);
+  return build.slice_axis(repeated, axis, 0, shape[axis]);
+}
 
 Value quantize_linear(Builder& build, Value x, Value scale, Value zero_point, QuantizeAttributes attributes) {
   return emit_quantize(build, composite::quantize_linear, x, scale, zero_point, std::move(attributes));

@@ -60,6 +60,8 @@ Value conversion(Builder& build, Value x, DType to) {
   if (to == DType::f8e4m3fn) most = 448;
   if (to == DType::f8e4m3fnuz) most = 240;
   if (to == DType::f8e5m2 || to == DType::f8e5m2fnuz) most = 57344;
+  if (to == DType::f6e2m3) most = 7.5;
+  if (to == DType::f6e3m2) most = 28;
   if (to == DType::f4e2m1) most = 6;
   if (most == 0) return build.convert(x, to);
   if (bit_width(build.dtype(x)) < 16) x = build.convert(x, DType::f32);  // wide enough for the bounds
