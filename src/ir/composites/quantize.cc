@@ -177,7 +177,7 @@ std::vector<Value> decompose_table_dot(Builder& build, std::span<const Value> op
   }
   const Value places = build.reshape(build.convert(codes, DType::i32), {product(shape)});
   const Value values = build.reshape(take(build, build.convert(operands[3], dtype), places, 0), shape);
-  const Value scales = spread(build, build.convert(operands[2], dtype), shape, 1, looked_up.block);
+  const Value scales = spread_parameter(build, build.convert(operands[2], dtype), shape, 1, looked_up.block);
   DotGeneralAttributes dot;
   dot.lhs_contracting = {build.rank(a) - 1};
   dot.rhs_contracting = {1};
