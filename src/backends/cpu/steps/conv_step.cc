@@ -36,6 +36,7 @@ class ConvStep : public Step {
   ConvStep(const ir::Op& op, FusedEpilogue epilogue, Planner& planner)
       : op_(op),
         e_(epilogue),
+        leaves_(planner.is_result(epilogue.result) && planner.users(epilogue.result).empty()),
         weight_(planner.constant(op.operands[1])),
         store_(planner.store()),
         memory_(planner.packed_memory()),
@@ -165,9 +166,10 @@ class ConvStep : public Step {
     const View x = bind.view(op_.operands[0]);
     bind.untouch();
     if (x.stride(1) == 1 || x.dim(1) == 1 || args.windows.in_pixels() == 1) return way;
-    // Images that come channels first would have to be turned, which takes long beside little work.
-    const bool little = way == ConvLastWay::depthwise || (args.windows.taps() == 1 && args.out_channels < 64);
-    return little ? ConvLastWay::none : way;
+    // Images that come channels first would have to be turned, which takes long beside little work, and twice where
+    // they leave so.
+    const bool pointwise = args.windows.taps() == 1, little = pointwise && (args.out_channels < 64 || leaves_);
+    return little || way == ConvLastWay::depthwise ? ConvLastWay::none : way;
   }
 
   void bind_channels_last(Binder& bind, ConvLastArgs args) const {
@@ -280,6 +282,7 @@ class ConvStep : public Step {
 
   const ir::Op& op_;
   FusedEpilogue e_;
+  const bool leaves_;                   // nothing here reads the result, which goes out with its channels first
   const Tensor* weight_;                // constant filters
   std::shared_ptr<const Tensor> wide_;  // they, where they are stored in a half type
   WeightStore& store_;
