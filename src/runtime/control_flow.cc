@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/run_control.h"
 #include "base/strings.h"
+#include "runtime/search.h"
 #include "tensor/pieces.h"
 #include "transmuter/error.h"
 
@@ -115,7 +116,7 @@ std::vector<Value> run_loop(const onnx::Node& node, const std::vector<Value>& in
   }
   for (int64_t i = 0; i < trips && go_on; ++i) {
     RunControl::check_trip(i, counted);
-    std::vector<Value> out = body.run(feed(i));
+    std::vector<Value> out = body.run(feed(i), false);
     go_on = truth(out.at(0), "Loop: the condition");
     append(rows, out, 1 + state.size(), growth);
     for (size_t k = 0; k < state.size(); ++k) state[k] = std::move(out[1 + k]);
@@ -173,7 +174,7 @@ std::vector<Value> run_scan(const onnx::Node& node, const std::vector<Value>& in
     for (size_t k = 0; k < scan.scanned; ++k) {
       in.emplace_back(row_of(inputs[scan.carried + k], scan.in_axes[k], scan.in_directions[k] ? trips - 1 - i : i));
     }
-    std::vector<Value> out = body.run(std::move(in));
+    std::vector<Value> out = body.run(std::move(in), false);
     append(rows, out, scan.carried, growth);
     for (size_t k = 0; k < scan.carried; ++k) state[k] = std::move(out[k]);
     growth.check(bytes_of(state), i);
@@ -200,7 +201,7 @@ std::vector<Value> run_sequence_map(const std::vector<Value>& inputs, const onnx
         throw Error(ErrorCode::invalid_input, "SequenceMap: the sequences differ in length");
       in.push_back(input.kind == Value::Kind::sequence ? input.items[i] : input);
     }
-    std::vector<Value> out = body.run(std::move(in));
+    std::vector<Value> out = body.run(std::move(in), false);
     for (size_t k = 0; k < outputs.size(); ++k) outputs[k].items.push_back(std::move(out.at(k)));
   }
   return outputs;
@@ -241,7 +242,8 @@ bool normalise(int64_t& axis, int64_t rank) {
 }
 
 bool driven_by_host(const onnx::Node& node) {
-  return node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap");
+  return is_search(node) ||
+         (node.domain.empty() && (node.op_type == "Loop" || node.op_type == "Scan" || node.op_type == "SequenceMap"));
 }
 
 const onnx::Graph& graph_attribute(const onnx::Node& node, const char* name) {
@@ -257,8 +259,11 @@ bool truth(const Value& value, const char* what) {
 }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the caller's are done with; a copy is never made
-std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Body& body) {
+std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Bodies& bodies,
+                              const RunContext& context) {
+  if (is_search(node)) return run_search(node, inputs, bodies, context);
   const onnx::Graph& graph = graph_attribute(node, "body");
+  const Body& body = bodies.of("body");
   if (node.op_type == "Loop") return run_loop(node, inputs, graph, body);
   if (node.op_type == "SequenceMap") return run_sequence_map(inputs, graph, body);
   return run_scan(node, inputs, graph, body);

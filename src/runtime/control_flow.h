@@ -1,9 +1,10 @@
-// Loop, Scan and SequenceMap, driven by the host: the body runs once a trip, on real values.
+// Loop, Scan and SequenceMap, driven by the host: the body runs once a trip, on real values. Searches (search.h), too.
 #pragma once
 
 #include <vector>
 
 #include "onnx/graph.h"
+#include "runtime/run_context.h"
 #include "transmuter/value.h"
 
 namespace transmuter::runtime {
@@ -17,9 +18,16 @@ struct Outline {
 // One trip of a body: its inputs by position -> its outputs.
 struct Body {
   virtual ~Body() = default;
-  virtual std::vector<Value> run(std::vector<Value> inputs) const = 0;
+  // `gives`: the memory of inputs that nobody else holds is the run's, and what comes back may have room to grow.
+  virtual std::vector<Value> run(std::vector<Value> inputs, bool gives) const = 0;
   // Of the outputs, by tracing alone; may throw where the body makes no sense for these inputs.
   virtual std::vector<Outline> outline(std::vector<Value> inputs) const = 0;
+};
+
+// The bodies of a node, by attribute; there is one for each graph that the node has.
+struct Bodies {
+  virtual ~Bodies() = default;
+  virtual const Body& of(const std::string& attribute) const = 0;
 };
 
 // How the inputs and outputs of a Loop or a Scan fall to its body.
@@ -39,6 +47,7 @@ const onnx::Graph& graph_attribute(const onnx::Node& node, const char* name);
 // The one bool in `value`; Error that names `what` otherwise.
 bool truth(const Value& value, const char* what);
 // Inputs in node order (kind none = absent).
-std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Body& body);
+std::vector<Value> run_driven(const onnx::Node& node, std::vector<Value> inputs, const Bodies& bodies,
+                              const RunContext& context);
 
 }  // namespace transmuter::runtime

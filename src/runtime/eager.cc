@@ -1,6 +1,7 @@
 #include "runtime/eager.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/strings.h"
 #include "runtime/control_flow.h"
@@ -44,21 +45,30 @@ struct EagerRunner::Order {
 
 // A body node by node, seeing the values around it.
 struct EagerRunner::Walked : Body {
-  Walked(EagerRunner& r, const onnx::Node& n, const Scope& s, const RunContext& o)
-      : runner(r), node(n), scope(s), outside(o) {}
-  std::vector<Value> run(std::vector<Value> inputs) const override {
-    return runner.run_graph(graph_attribute(node, "body"), inputs, &scope, outside.in_trip(node.number, trips++));
+  Walked(EagerRunner& r, const onnx::Graph& g, uint64_t n, const Scope& s, const RunContext& o)
+      : runner(r), body(g), node(n), scope(s), outside(o) {}
+  std::vector<Value> run(std::vector<Value> inputs, bool /*gives*/) const override {
+    return runner.run_graph(body, inputs, &scope, outside.in_trip(node, trips++));
   }
   std::vector<Outline> outline(std::vector<Value> inputs) const override {
-    const onnx::Graph& body = graph_attribute(node, "body");
     for (const std::string& name : body.captures) inputs.push_back(scope.get(name));
-    return runner.tracer_of(body).outline(inputs, outside.in_trip(node.number, 0));
+    return runner.tracer_of(body).outline(inputs, outside.in_trip(node, 0));
   }
   EagerRunner& runner;
-  const onnx::Node& node;
+  const onnx::Graph& body;
+  uint64_t node;  // its number
   const Scope& scope;
   const RunContext& outside;
   mutable uint64_t trips = 0;
+};
+
+struct EagerRunner::WalkedBodies : Bodies {
+  WalkedBodies(EagerRunner& runner, const onnx::Node& node, const Scope& scope, const RunContext& outside) {
+    for (const onnx::Attribute& a : node.attributes)
+      if (a.graph) bodies.try_emplace(a.name, runner, *a.graph, node.number, scope, outside);
+  }
+  const Body& of(const std::string& attribute) const override { return bodies.at(attribute); }
+  std::map<std::string, Walked> bodies;
 };
 
 EagerRunner::EagerRunner(const onnx::Graph& graph, std::shared_ptr<const Engine> engine)
@@ -108,7 +118,8 @@ std::vector<Value> EagerRunner::run_node(const onnx::Node& node, const Scope& sc
     const bool condition = !inputs.empty() && truth(inputs[0], "If: the condition");
     return run_graph(graph_attribute(node, condition ? "then_branch" : "else_branch"), {}, &scope, context);
   }
-  if (driven_by_host(node)) return run_driven(node, std::move(inputs), Walked(*this, node, scope, context));
+  if (driven_by_host(node))
+    return run_driven(node, std::move(inputs), WalkedBodies(*this, node, scope, context), context);
   return runner_of(node, scope).run(std::move(inputs), context);
 }
 

@@ -30,9 +30,10 @@ class EagerRunner {
   void forget();      // frees their traces, and working memory
 
  private:
-  struct Scope;   // names visible to a graph: its own, then those around it
-  struct Order;   // of a graph: which nodes are needed, and when values are read last
-  struct Walked;  // the body of a loop
+  struct Scope;         // names visible to a graph: its own, then those around it
+  struct Order;         // of a graph: which nodes are needed, and when values are read last
+  struct Walked;        // a body of a node
+  struct WalkedBodies;  // all of them
   std::vector<Value> run_graph(const onnx::Graph& graph, const std::vector<Value>& inputs, const Scope* outer,
                                const RunContext& context);
   std::vector<Value> run_node(const onnx::Node& node, const Scope& scope, const RunContext& context);

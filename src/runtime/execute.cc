@@ -1,5 +1,7 @@
 #include "runtime/execute.h"
 
+#include <map>
+
 #include "backends/kept_buffer.h"
 #include "base/run_control.h"
 #include "runtime/control_flow.h"
@@ -113,30 +115,45 @@ namespace {
 
 // A body by its own traces: what the operator feeds it, then what it reads from outside.
 struct TracedBody : Body {
-  TracedBody(const EagerStep& s, std::vector<Value> c, const RunContext& o)
-      : step(s), captures(std::move(c)), outside(o) {}
-  std::vector<Value> run(std::vector<Value> inputs) const override {
+  TracedBody(GraphRunner& r, uint64_t n, std::vector<Value> c, const RunContext& o)
+      : runner(r), node(n), captures(std::move(c)), outside(o) {}
+  std::vector<Value> run(std::vector<Value> inputs, bool gives) const override {
+    Donation donation;
+    for (const Value& input : inputs) donation.donated.push_back(gives && may_take(input));
     inputs.insert(inputs.end(), captures.begin(), captures.end());
-    return step.body->run(inputs, outside.in_trip(step.node->number, trips++));
+    donation.donated.resize(inputs.size());
+    return runner.run(inputs, outside.in_trip(node, trips++), gives ? &donation : nullptr);
   }
   std::vector<Outline> outline(std::vector<Value> inputs) const override {
     inputs.insert(inputs.end(), captures.begin(), captures.end());
-    return step.body->outline(inputs, outside.in_trip(step.node->number, 0));
+    return runner.outline(inputs, outside.in_trip(node, 0));
   }
-  const EagerStep& step;
+  GraphRunner& runner;
+  uint64_t node;  // its number
   std::vector<Value> captures;
   const RunContext& outside;
   mutable uint64_t trips = 0;
 };
 
+struct TracedBodies : Bodies {
+  TracedBodies(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) {
+    for (const EagerStep::Body& body : step.bodies) {
+      std::vector<Value> captures;
+      for (const Ref& ref : body.captures) captures.push_back(resolve(ref, slots));
+      bodies.try_emplace(body.attribute, *body.runner, step.node->number, std::move(captures), context);
+    }
+  }
+  const Body& of(const std::string& attribute) const override { return bodies.at(attribute); }
+  std::map<std::string, TracedBody> bodies;
+};
+
 }  // namespace
 
 std::vector<Value> run_eager_step(const EagerStep& step, const std::vector<Value>& slots, const RunContext& context) {
-  std::vector<Value> inputs, captures;
+  std::vector<Value> inputs;
   for (const Ref& ref : step.inputs) inputs.push_back(resolve(ref, slots));
   if (step.runner) return step.runner->run(std::move(inputs), context);
-  for (const Ref& ref : step.captures) captures.push_back(resolve(ref, slots));
-  return run_driven(*step.node, std::move(inputs), TracedBody(step, std::move(captures), context));
+  return run_driven(*step.node, std::move(inputs), TracedBodies(step, slots, context), context);
 }
 
 namespace {

@@ -83,10 +83,10 @@ void trim_all(const TraceList& list) {
     for (const auto& step : trace->steps) {
       if (const auto* segment = std::get_if<Segment>(&step)) {
         segment->executable->trim();
-      } else if (const auto& eager = std::get<EagerStep>(step); eager.body) {
-        eager.body->trim();
       } else {
-        eager.runner->trim();
+        const auto& eager = std::get<EagerStep>(step);
+        if (eager.runner) eager.runner->trim();
+        for (const EagerStep::Body& body : eager.bodies) body.runner->trim();
       }
     }
     if (trace->rest) trim_all(trace->rest->traces);

@@ -290,6 +290,9 @@ std::vector<OperatorInfo> supported_operators() {
   infos.push_back({"", "Loop", {1, 11, 13, 16, 19, 21, 23, 24, 25}, ""});
   infos.push_back({"", "Scan", {8, 9, 11, 16, 19, 21, 23, 24, 25}, ""});
   infos.push_back({"", "SequenceMap", {17}, ""});
+  infos.push_back({"com.microsoft", "GreedySearch", {1}, "decoders of GPT-2's kind"});
+  infos.push_back({"com.microsoft", "Sampling", {1}, "decoders of GPT-2's kind"});
+  infos.push_back({"com.microsoft", "BeamSearch", {1}, "decoders of GPT-2's kind, encoders and decoders of T5's"});
   std::sort(infos.begin(), infos.end(), [](const OperatorInfo& a, const OperatorInfo& b) {
     return std::tie(a.domain, a.name) < std::tie(b.domain, b.name);
   });

@@ -71,7 +71,7 @@ void find_readers(Trace& trace, const Trace* before) {
       for (const int32_t slot : segment->input_slots) read(slot);
     } else {
       read_all(read_all, std::get<EagerStep>(step).inputs);
-      read_all(read_all, std::get<EagerStep>(step).captures);
+      for (const EagerStep::Body& body : std::get<EagerStep>(step).bodies) read_all(read_all, body.captures);
     }
   }
   read_all(read_all, trace.outputs);
@@ -157,10 +157,11 @@ std::string segment_text(const Trace& trace, const Segment& segment, size_t numb
 std::string eager_text(const Trace& trace, const EagerStep& eager) {
   std::string text = str("break: ", where(*eager.node), " runs eagerly: ", eager.reason, "\n");
   for (const Ref& ref : eager.inputs) text += str("  reads ", ref_text(trace, ref), "\n");
-  for (const Ref& ref : eager.captures) text += str("  its body reads ", ref_text(trace, ref), "\n");
+  for (const EagerStep::Body& body : eager.bodies)
+    for (const Ref& ref : body.captures) text += str("  its ", body.attribute, " reads ", ref_text(trace, ref), "\n");
   text += str("  gives ", slots_text(trace, eager.output_slots), "\n");
-  if (!eager.body) return text;
-  for (const auto& inner : eager.body->traces()) text += str("  body:\n", indented(to_text(*inner)));
+  for (const EagerStep::Body& body : eager.bodies)
+    for (const auto& inner : body.runner->traces()) text += str("  ", body.attribute, ":\n", indented(to_text(*inner)));
   return text;
 }
 

@@ -51,9 +51,14 @@ struct EagerStep {
   const onnx::Node* node;
   std::vector<Ref> inputs;
   std::shared_ptr<NodeRunner> runner;  // null for control flow
-  // Loop, Scan, SequenceMap: the body takes what the operator feeds it, then `captures`, what it reads from outside.
-  std::shared_ptr<GraphRunner> body;
-  std::vector<Ref> captures;
+  // Loop, Scan, SequenceMap, searches: each takes what the operator feeds it, then `captures`, what it reads from
+  // outside.
+  struct Body {
+    std::string attribute;
+    std::shared_ptr<GraphRunner> runner;
+    std::vector<Ref> captures;
+  };
+  std::vector<Body> bodies;
   std::vector<int32_t> output_slots;  // -1: not wanted
   std::string reason;
 };

@@ -9,6 +9,7 @@
 #include "runtime/control_flow.h"
 #include "runtime/input_values.h"
 #include "runtime/reads.h"
+#include "runtime/search.h"
 
 namespace transmuter::runtime {
 
@@ -254,6 +255,7 @@ void Tracer::trace_nodes(size_t first) {
 void Tracer::trace_node(const onnx::Node& node) {
   std::vector<TracedPtr> inputs;
   for (const std::string& name : node.inputs) inputs.push_back(lookup(name));
+  if (is_search(node)) return run_eagerly(node, inputs, "a search driven by the host");
   if (driven_by_host(node) && (map_items(node, inputs) || lower_loop(node, inputs))) return;
   if (driven_by_host(node)) return run_eagerly(node, inputs, "control flow driven by the host");
   if (node.domain.empty() && node.op_type == "If" && lower_branches(node, inputs)) return;

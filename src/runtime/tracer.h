@@ -141,7 +141,7 @@ class Tracer : public ops::TraceHost {
   std::vector<int32_t> deciding_inputs(ir::Value value) const;
   bool run_on_constants(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs);
   void run_eagerly(const onnx::Node& node, const std::vector<ops::TracedPtr>& inputs, std::string reason);
-  void prepare_body(const onnx::Node& node, EagerStep& step, std::vector<ops::TracedPtr>& captured);
+  EagerStep::Body prepare_body(const onnx::Attribute& attribute, std::vector<ops::TracedPtr>& captured);
   void begin_segment();
   // Ends the segment: everything still needed gets a slot. `at_break`: for the nodes that follow as well; where the
   // trace cannot end here the segment runs, so that real values are there and counts that it finds become symbols like

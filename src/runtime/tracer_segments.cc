@@ -346,10 +346,10 @@ Ref Tracer::ref(Traced& traced) {
   return ref;
 }
 
-// The body of a node that the host drives, with a runner of its own: what it reads from outside are further inputs, or
+// A body of a node that the host drives, with a runner of its own: what it reads from outside are further inputs, or
 // initializers where constant.
-void Tracer::prepare_body(const onnx::Node& node, EagerStep& step, std::vector<TracedPtr>& captured) {
-  auto graph = std::make_shared<onnx::Graph>(graph_attribute(node, "body"));
+EagerStep::Body Tracer::prepare_body(const onnx::Attribute& attribute, std::vector<TracedPtr>& captured) {
+  auto graph = std::make_shared<onnx::Graph>(*attribute.graph);
   // Shapes that a body declares are not checked when it is fed.
   for (onnx::ValueInfo& input : graph->inputs) input.has_shape = false;
   for (onnx::ValueInfo& output : graph->outputs) output.kind = onnx::ValueInfo::Kind::none;
@@ -364,7 +364,7 @@ void Tracer::prepare_body(const onnx::Node& node, EagerStep& step, std::vector<T
     captured.push_back(traced);
   }
   graph->captures.clear();
-  step.body = std::make_shared<GraphRunner>(std::move(graph), options_.engine);
+  return {attribute.name, std::make_shared<GraphRunner>(std::move(graph), options_.engine), {}};
 }
 
 // What no input of a run changes is computed here and now; false where an input is no constant.
@@ -392,9 +392,10 @@ void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& i
   EagerStep step;
   step.node = &node;
   step.reason = std::move(reason);
-  std::vector<TracedPtr> captured;
+  std::vector<std::vector<TracedPtr>> captured;  // by body
   if (driven_by_host(node)) {
-    prepare_body(node, step, captured);
+    for (const onnx::Attribute& attribute : node.attributes)
+      if (attribute.graph) step.bodies.push_back(prepare_body(attribute, captured.emplace_back()));
   } else {
     std::vector<Tensor> constants;
     for (const TracedPtr& input : inputs) constants.push_back(input && !input->trainable ? input->constant : Tensor());
@@ -409,12 +410,14 @@ void Tracer::run_eagerly(const onnx::Node& node, const std::vector<TracedPtr>& i
     in_use_.push_back(traced);
   };
   for (const TracedPtr& input : inputs) put(put, input);
-  for (const TracedPtr& traced : captured) put(put, traced);
+  for (const std::vector<TracedPtr>& of_body : captured)
+    for (const TracedPtr& traced : of_body) put(put, traced);
   end_segment(true);
   in_use_.resize(in_use);
   ++trace_->breaks;
   for (const TracedPtr& input : inputs) step.inputs.push_back(input ? ref(*input) : Ref{});
-  for (const TracedPtr& traced : captured) step.captures.push_back(ref(*traced));
+  for (size_t i = 0; i < captured.size(); ++i)
+    for (const TracedPtr& traced : captured[i]) step.bodies[i].captures.push_back(ref(*traced));
   if (can_pause()) {
     std::vector<std::pair<std::string, int32_t>> made;
     for (const std::string& name : node.outputs) {

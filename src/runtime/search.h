@@ -1,0 +1,18 @@
+// GreedySearch, Sampling and BeamSearch of com.microsoft, driven by the host: a decoder is called token by token until
+// every text has ended. Semantics: ONNX Runtime's CPU kernels, what they leave unset being the padding token or 0.
+#pragma once
+
+#include <vector>
+
+#include "onnx/graph.h"
+#include "runtime/control_flow.h"
+#include "runtime/run_context.h"
+
+namespace transmuter::runtime {
+
+bool is_search(const onnx::Node& node);
+// Inputs in node order (kind none = absent).
+std::vector<Value> run_search(const onnx::Node& node, const std::vector<Value>& inputs, const Bodies& bodies,
+                              const RunContext& context);
+
+}  // namespace transmuter::runtime
