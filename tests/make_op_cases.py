@@ -33,8 +33,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 HERE = pathlib.Path(__file__).resolve().parent
-FAMILIES = ["elementwise", "shape", "reduce", "product", "window", "index", "quantize", "recurrent", "contrib", "packed", "ml",
-            "traps", "traps_more"]
+FAMILIES = ["elementwise", "shape", "reduce", "product", "window", "index", "quantize", "recurrent", "contrib", "packed",
+            "ordered", "generation", "ml", "traps", "traps_more"]
 CUSTOM_DOMAINS = {"com.microsoft": 1, "ai.onnx.ml": 3}
 # By the output's dtype: (rtol, atol). Integers, booleans and strings are exact.
 TOLERANCE = {

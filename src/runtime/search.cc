@@ -78,7 +78,7 @@ std::vector<Value> run_greedy(const Search& search, SearchDecoder& decoder, cons
   std::vector<bool> ended(texts.size());
   for (int64_t step = 0;; ++step) {
     RunControl::check();
-    scores = last_scores(logits, search.vocabulary, 1);
+    scores = last_scores(search, logits);
     process(search, texts, step == 0, scores);
     if (search.kind == Search::Kind::sampling) filter_top_p(search, scores);
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -148,8 +148,7 @@ class BeamSearch {
     int64_t vocabulary = 0;
     for (int64_t step = 0;; ++step) {
       RunControl::check();
-      const bool spread = logits.dim(0) == search_.texts && search_.beams > 1;
-      Scores scores = last_scores(logits, search_.vocabulary, spread ? search_.beams : 1);
+      Scores scores = last_scores(search_, logits);
       log_softmax(scores);
       process(search_, texts_, step == 0, scores);
       for (size_t i = 0; i < sums_.size(); ++i)

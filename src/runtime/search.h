@@ -1,5 +1,7 @@
 // GreedySearch, Sampling and BeamSearch of com.microsoft, driven by the host: a decoder is called token by token until
-// every text has ended. Semantics: ONNX Runtime's CPU kernels, what they leave unset being the padding token or 0.
+// every text has ended. Semantics: ONNX Runtime's CPU kernels, but for three things: what they leave unset is the
+// padding token or 0; whether a text can still get better is asked of its own beams, not of its neighbour's; a presence
+// penalty is taken from the tokens that the mask names.
 #pragma once
 
 #include <vector>

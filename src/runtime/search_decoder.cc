@@ -22,6 +22,7 @@ Tensor integers(std::vector<int32_t> values, int64_t rows) {
 
 // Each row `count` times, one after the other.
 Tensor repeated(const Tensor& x, int64_t count) {
+  check(x.rank() > 0, "the encoder gives a scalar");
   if (count == 1) return x;
   std::vector<Tensor> rows;
   for (int64_t i = 0; i < x.dim(0) * count; ++i) rows.push_back(piece_of(x, 0, i / count, 1));
@@ -29,7 +30,9 @@ Tensor repeated(const Tensor& x, int64_t count) {
 }
 
 Tensor gathered(const Tensor& x, int64_t axis, const std::vector<int64_t>& rows) {
-  bool same = x.dim(axis) == static_cast<int64_t>(rows.size());
+  check(x.rank() > axis && x.dim(axis) == static_cast<int64_t>(rows.size()), "the decoder gives a cache ", describe(x),
+        " for ", rows.size(), " texts");
+  bool same = true;
   for (size_t i = 0; i < rows.size(); ++i) same = same && rows[i] == static_cast<int64_t>(i);
   if (same) return x;
   std::vector<Tensor> pieces;
@@ -138,12 +141,12 @@ Tensor SearchDecoder::keep(std::vector<Value> outputs, size_t first) {
 Tensor SearchDecoder::first() { return search_.has_encoder ? first_of_encoder() : first_of_decoder(); }
 
 Tensor SearchDecoder::first_of_decoder() {
-  std::vector<int32_t> positions;
   const Tensor mask = repeated(mask_, search_.beams);
-  for (int64_t i = 0; i < mask.dim(0); ++i) {
+  // By what pads, whatever mask was given.
+  std::vector<int32_t> positions;
+  for (const std::vector<int32_t>& text : prompts_) {
     int32_t next = 0;
-    for (int64_t j = 0; j < mask.dim(1); ++j)
-      positions.push_back(mask.data<int32_t>()[i * mask.dim(1) + j] != 0 ? next++ : 0);
+    for (const int32_t token : text) positions.push_back(token == search_.pad ? 0 : next++);
     positions_.push_back(next);
   }
   std::vector<Value> inputs{repeated(ids_, search_.beams), integers(std::move(positions), mask.dim(0)), mask};

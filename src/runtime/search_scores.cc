@@ -146,14 +146,17 @@ Search Search::read(const onnx::Node& node, const std::vector<Value>& inputs) {
   return search;
 }
 
-Scores last_scores(const Tensor& logits, int64_t vocabulary, int64_t repeats) {
-  if (logits.rank() != 3 || logits.size() == 0 || !is_float(logits.dtype()) || vocabulary > logits.dim(2))
-    throw Error(ErrorCode::invalid_model, str("the decoder's logits must be floats [texts, tokens, words], at least ",
-                                              vocabulary, " words, got ", describe(logits)));
+Scores last_scores(const Search& search, const Tensor& logits) {
+  const int64_t rows = search.texts * search.beams, vocabulary = search.vocabulary;
+  if (logits.rank() != 3 || logits.size() == 0 || !is_float(logits.dtype()) || vocabulary > logits.dim(2) ||
+      (logits.dim(0) != rows && logits.dim(0) != search.texts))
+    throw Error(ErrorCode::invalid_model,
+                str("the decoder's logits must be floats [", rows, ", tokens, words], at least ", vocabulary,
+                    " words, are ", describe(logits)));
   const Tensor wide = logits.aligned().cast(DType::f32);
-  const int64_t tokens = wide.dim(1), words = wide.dim(2);
+  const int64_t tokens = wide.dim(1), words = wide.dim(2), repeats = rows / wide.dim(0);
   Scores scores{vocabulary > 0 ? vocabulary : words, {}};
-  for (int64_t i = 0; i < wide.dim(0) * repeats; ++i) {
+  for (int64_t i = 0; i < rows; ++i) {
     const float* row = wide.data<float>() + ((i / repeats + 1) * tokens - 1) * words;
     scores.values.insert(scores.values.end(), row, row + scores.vocabulary);
   }

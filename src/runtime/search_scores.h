@@ -49,9 +49,9 @@ struct Scores {
   size_t rows() const { return values.size() / static_cast<size_t>(vocabulary); }
 };
 
-// Of the last token of each row of logits [rows, tokens, words], every row `repeats` times. Throws Error(invalid_model)
+// Of the last token of each row of logits [texts or beams, tokens, words], a row a beam. Throws Error(invalid_model)
 // where they have another form.
-Scores last_scores(const Tensor& logits, int64_t vocabulary, int64_t repeats);
+Scores last_scores(const Search& search, const Tensor& logits);
 void log_softmax(Scores& scores);
 // Penalties and masks; `first`: of the first token that is generated.
 void process(const Search& search, const Texts& texts, bool first, Scores& scores);

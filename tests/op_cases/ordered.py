@@ -123,7 +123,7 @@ def longformer(add):
     x = r.normal(size=(2, 12, width))
     w, b, gw, gb = (r.normal(size=s) for s in ((width, 24), 24, (width, 24), 24))
     mask = np.zeros((2, 12))
-    mask[1, 9:] = -10000
+    mask[1, 10:] = -10000
     for name, flags in (("none", []), ("first", [(0, 0), (1, 0)]), ("some", [(0, 0), (0, 5), (1, 7)])):
         given = np.zeros((2, 12), np.int32)
         for at in flags:
