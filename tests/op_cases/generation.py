@@ -181,6 +181,21 @@ def beams(add):
                    attributes, 2)
 
 
+def refusals(add):
+    graph, _ = gpt(add.rng("gpt51"))
+    base = {"decoder": graph, "eos_token_id": 10, "pad_token_id": 9}
+    ids, count = np.array(PROMPTS, np.int32), lambda n: np.array([n], np.int32)
+    refuse = lambda name, op, inputs, attributes, word: add.refused(name, op, inputs, attributes, domain=DOMAIN, version=21,
+                                                                   must_mention=[word])
+    refuse("GreedySearch_prompt_too_long", "GreedySearch", [ids, count(4)], base, "max_length")
+    refuse("GreedySearch_vocabulary", "GreedySearch", [ids, count(8)], base | {"vocab_size": WORDS + 1}, "logits")
+    refuse("GreedySearch_mask", "GreedySearch", [ids, count(8), None, None, count(1)], base, "vocab_mask")
+    refuse("BeamSearch_returned", "BeamSearch", [ids, count(8), count(0), count(2), count(3)], base, "num_return_sequences")
+    refuse("BeamSearch_whisper", "BeamSearch", [ids, count(8), count(0), count(2), count(1)], base | {"model_type": 2},
+           "model_type")
+
+
 def add_cases(add):
     greedy(add)
     beams(add)
+    refusals(add)
