@@ -33,7 +33,7 @@ SUITES = {
     "zoo_vision": "the same for vision, audio, diffusion, tabular",
 }
 OPERATOR_SUITES = ["node", "op_cases", "ops_variants", "ops_contrib", "traps", "malformed"]
-PJRT_SUITES = ["node", "traps", "zoo_text", "zoo_vision"]
+PJRT_SUITES = ["node", "op_cases", "ops_variants", "ops_contrib", "traps", "zoo", "zoo_text", "zoo_vision"]
 RUNS = [("cpu", []), ("cpu, passes off", ["--no-passes"]), ("reference", [])]
 
 

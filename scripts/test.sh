@@ -107,7 +107,9 @@ on_pjrt() {
   conformance "cases on pjrt, an older plugin" pjrt_old --backend "pjrt:$old"
   conformance "cases on pjrt, eager" pjrt_eager --backend "pjrt:$plugin" --eager
   [ $mode = default ] && return
-  for suite in node "${model_suites[@]}"; do conformance "$suite on pjrt" "$suite" --backend "pjrt:$plugin"; done
+  for suite in node op_cases ops_variants ops_contrib "${model_suites[@]}"; do
+    conformance "$suite on pjrt" "$suite" --backend "pjrt:$plugin"
+  done
 }
 
 scripts/bootstrap.sh --tests

@@ -142,12 +142,12 @@ Value asinh_body(Math& m) {
   Value far = m.add(b.log(ax), m.number(std::log(2.0)));
   return m.with_sign(m.pick(ax, CompareDirection::lt, large, near, far));
 }
-// With t = x - 1: log1p(t + sqrt(t (t + 2))).
+// With t = x - 1: log1p(t + sqrt(t) sqrt(t + 2)); one root of the product would not be NaN left of -1.
 Value acosh_body(Math& m) {
   Builder& b = m.b;
   double large = b.dtype(m.x) == DType::f64 ? 1e9 : 1e5;
   Value t = m.sub(m.x, m.number(1));
-  Value near = b.log_plus_one(m.add(t, b.sqrt(m.mul(t, m.add(t, m.number(2))))));
+  Value near = b.log_plus_one(m.add(t, m.mul(b.sqrt(t), b.sqrt(m.add(t, m.number(2))))));
   Value far = m.add(b.log(m.x), m.number(std::log(2.0)));
   return m.pick(m.x, CompareDirection::gt, large, far, near);
 }
