@@ -47,8 +47,11 @@ void LoopGrowth::check(size_t state_bytes, int64_t) const {
 
 // NOLINTBEGIN(misc-new-delete-overloads): arrays and aligned blocks are few and small.
 void* operator new(size_t bytes) {
-  if (!transmuter::fits(transmuter::other_bytes, bytes, transmuter::fuzzing::Limits::kOtherBytes))
+  using transmuter::fuzzing::Limits;
+  if (!transmuter::fits(transmuter::other_bytes, bytes, Limits::kOtherBytes)) {
+    transmuter::other_bytes = Limits::kOtherBytes - Limits::kReserveBytes;
     throw std::bad_alloc();
+  }
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }

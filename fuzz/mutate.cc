@@ -173,8 +173,7 @@ class Mutator {
         dims.insert(dims.begin() + static_cast<ptrdiff_t>(at), 1);
         break;
       case 1:
-        if (dims.size() < 2) return false;
-        dims[0] *= dims[1];
+        if (dims.size() < 2 || __builtin_mul_overflow(dims[0], dims[1], &dims[0])) return false;
         dims.erase(dims.begin() + 1);
         break;
       case 2:

@@ -5,6 +5,8 @@
 # TARGET: `reader` (models, values and .npy files, edits and the writer) or `model` (read, traced and run by the reference;
 # fuzz/mutate.h changes models so that they stay models). Seeds are what fuzz/corpus.tar.xz keeps, the models of the cases in
 # $TRANSMUTER_CASES (folders, unpacked) or build/cases, and what earlier runs found in build/fuzz/corpus.
+#   fuzz.sh --variants [SEEDS]        runs the seeds spoiled one thing at a time (fuzz/make_variants.py), 2 seeds of each kind
+#                                     of model when not given
 #   fuzz.sh --keep                    writes fuzz/corpus.tar.xz anew: of all that was found, as little as reaches as much
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 executions=${1:-200000} targets=(${2:-reader model})
@@ -15,6 +17,9 @@ cases=${TRANSMUTER_CASES:-$build/cases}
 tree=$build/fuzz
 mkdir -p "$tree"/{corpus,kept,seeds}/{reader,model} "$tree/crashes"
 [ ! -f fuzz/corpus.tar.xz ] || tar -xJf fuzz/corpus.tar.xz -C "$tree/kept"
+
+# Stacks of the whole depth for each allocation take a fifth of the time.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=2} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
 say "building (fuzz)"
 cmake -S . -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
@@ -28,7 +33,7 @@ cmake --build "$tree" --target reader_fuzz --target model_fuzz -j"${JOBS:-$(npro
 # limits NAME : how large an input of this target may be, and how long an execution
 # A table of rare features (-entropic) and counters take nine tenths of the time here; a change of mutate.h is several.
 limits() {
-  [ "$1" = model ] && echo -max_len=8192 -timeout=60 -mutate_depth=1 || echo -max_len=16384 -timeout=20
+  [ "$1" = model ] && echo -max_len=8192 -timeout=60 -mutate_depth=1 || echo -max_len=16384 -timeout=60
   echo -entropic=0 -use_counters=0
 }
 
@@ -56,6 +61,19 @@ done
 if [ ${#suites[@]} -gt 0 ]; then
   use_python
   "$python" fuzz/make_seeds.py "$tree/seeds/model" "${suites[@]}"
+fi
+
+if [ "$executions" = --variants ]; then
+  [ ${#suites[@]} -gt 0 ] || die "the variants need the cases"
+  rm -rf "$tree/variants"
+  "$python" fuzz/make_variants.py "$tree/seeds/model" "$tree/variants" --seeds "${2:-2}"
+  say "$(find "$tree/variants" -type f | wc -l) variants"
+  # Short names, few at a time: the sanitizers' reports need room beside the command line.
+  cd "$tree/variants"
+  find . -type f -printf '%f\n' | sort | xargs -n 400 sh -c '
+    "$0" "$@" >../variants.log 2>&1 || { tail -n 60 ../variants.log >&2; exit 255; }' "$tree/bin/model_fuzz" \
+    $(limits model) -rss_limit_mb=4096 -malloc_limit_mb=512 -artifact_prefix="$tree/crashes/"
+  exit
 fi
 
 for target in "${targets[@]}"; do

@@ -236,7 +236,8 @@ void ShapeScope::guard_equal(Dim a, int64_t expected, const std::string& what) {
   if (table.nodes[id].data_dependent)
     throw DataDependentDecision(ErrorCode::unsupported, str(what, ": ", impl.text(id), " is known only in the run"));
   impl.add_guard(id, expected, what);
-  table.unify(table.add_constant(table.terms_of(id), -expected));
+  // The one value without a negative is held by the guard alone.
+  if (expected != INT64_MIN) table.unify(table.add_constant(table.terms_of(id), -expected));
 }
 
 void ShapeScope::drop_guards_of_unused_inputs(const std::vector<bool>& used) {

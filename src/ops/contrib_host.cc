@@ -54,11 +54,12 @@ std::vector<Value> murmur_hash(const onnx::Node& node, std::vector<Value> inputs
 // A token that would repeat n tokens that stand in the row already gets the score -inf.
 std::vector<Value> ngram_repeat_block(const onnx::Node& node, std::vector<Value> inputs) {
   const Tensor &ids = tensor_input(node, inputs, 0), &scores = tensor_input(node, inputs, 1);
-  const int64_t n = integer_attribute(node, "ngram_size");
+  int64_t n = integer_attribute(node, "ngram_size");
   if (n < 1) invalid(node, "ngram_size must be positive");
   if (ids.rank() != 2 || scores.rank() != 2 || ids.dim(0) != scores.dim(0))
     invalid(node, "takes ids [b, s] and scores [b, v]");
   const int64_t rows = ids.dim(0), length = ids.dim(1), tokens = scores.dim(1);
+  n = std::min(n, length + 1);
   const std::vector<int64_t> all = integers(ids);
   std::vector<float> result = scores.aligned().cast(DType::f32).to_vector<float>();
   for (int64_t row = 0; row < rows; ++row) {
@@ -84,11 +85,11 @@ std::vector<Value> ngram_hash_mapping(const onnx::Node& node, std::vector<Value>
   if (longest < 2 || heads < 1 || ids.rank() != 2) invalid(node, "takes ids [b, s], n-grams of 2 or more, a head");
   const std::vector<int64_t> multipliers = integers(tensor_input(node, inputs, 1));
   const std::vector<int64_t> sizes = integers(tensor_input(node, inputs, 2));
-  const int64_t columns = (longest - 1) * heads, history = longest - 1;
-  if (static_cast<int64_t>(multipliers.size()) < longest || static_cast<int64_t>(sizes.size()) < columns ||
+  const int64_t hashes_given = static_cast<int64_t>(sizes.size()), history = longest - 1;
+  if (static_cast<int64_t>(multipliers.size()) < longest || hashes_given / history < heads ||
       std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size <= 0; }))
     invalid(node, "multipliers or vocabulary sizes are too few or not positive");
-  const int64_t rows = ids.dim(0), length = ids.dim(1);
+  const int64_t columns = history * heads, rows = ids.dim(0), length = ids.dim(1);
   std::vector<int64_t> past(static_cast<size_t>(rows * history), pad), offsets(static_cast<size_t>(columns), 0);
   if (has_input(inputs, 3)) past = integers(inputs[3].tensor);
   if (has_input(inputs, 4)) offsets = integers(inputs[4].tensor);
@@ -108,7 +109,8 @@ std::vector<Value> ngram_hash_mapping(const onnx::Node& node, std::vector<Value>
         for (int64_t head = 0; head < heads; ++head) {
           const size_t column = static_cast<size_t>((back - 1) * heads + head);
           const int64_t rest = static_cast<int64_t>(mix) % sizes[column];
-          hashes.push_back((rest < 0 ? rest + sizes[column] : rest) + offsets[column]);
+          const int64_t hash = rest < 0 ? rest + sizes[column] : rest;
+          hashes.push_back(static_cast<int64_t>(static_cast<uint64_t>(hash) + static_cast<uint64_t>(offsets[column])));
         }
       }
     }

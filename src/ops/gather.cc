@@ -82,7 +82,7 @@ std::optional<Value> gather_by_slice(OpContext& op, int64_t axis, const Dims& sh
     if (!extent.is_constant() || !first.is_constant()) {
       require(less_equal(0, first), "Gather: index out of range");
       require(less_equal(first + count, extent), "Gather: index out of range");
-    } else if (first.hint() < 0 || first.hint() + count.hint() > extent.hint()) {
+    } else if (first.hint() < 0 || first.hint() > extent.hint() - count.hint()) {
       op.invalid("index ", indices.elements[0].dim.hint(), " is out of range for extent ", extent.hint());
     }
   } else {

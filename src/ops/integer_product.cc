@@ -48,6 +48,8 @@ Value zero_point_of(OpContext& op, size_t i, size_t of) {
 }
 
 Value integer_matmul(Builder& b, Value a, Value a_zero, Value c, Value c_zero) {
+  if (b.rank(a) == 0 || b.rank(c) == 0)
+    throw Error(ErrorCode::invalid_model, "a product takes matrices or vectors, not scalars");
   const bool a_vector = b.rank(a) == 1, c_vector = b.rank(c) == 1;
   if (a_vector) a = b.expand_dims(a, {0});
   if (c_vector) c = b.expand_dims(c, {1});
@@ -73,6 +75,7 @@ Value integer_matmul(Builder& b, Value a, Value a_zero, Value c, Value c_zero) {
 Value integer_convolve(OpContext& op, Value x, Value x_zero, Value kernel, Value kernel_zero) {
   Builder& b = op.build();
   const Dims kernel_shape = b.shape(kernel);
+  op.check(kernel_shape.size() >= 2, "the kernel must have rank 2 or more, has ", kernel_shape.size());
   if (kernel_zero) {
     kernel_zero = b.convert(one_or_vector(b, kernel_zero), DType::i16);
     const std::vector<int64_t> axes = b.rank(kernel_zero) == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{0};
@@ -95,6 +98,9 @@ Value requantize(Builder& b, Value x, Value factor, Value zero_point) {
   const Value scaled = b.multiply(b.convert(x, DType::f32), b.broadcast_to(factor, shape));
   const Value zero = b.broadcast_to(b.convert(zero_point, DType::f32), shape);
   if (!is_integer(dtype)) return b.convert(b.add(scaled, zero), dtype);
+  if (bit_width(dtype) > 16)
+    throw Error(ErrorCode::invalid_model,
+                str("results cannot be quantized to ", name(dtype), ", its zero point's dtype"));
   const bool is_signed = is_signed_integer(dtype);
   const double count = static_cast<double>(int64_t{1} << bit_width(dtype)), low = is_signed ? -count / 2 : 0;
   const Value y = b.clamp(b.scalar(DType::f32, low), b.add(b.round_nearest_even(scaled), zero),
@@ -145,6 +151,7 @@ void qlinear_matmul(OpContext& op) {
 // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (int32, of scale x_scale * w_scale).
 void qlinear_conv(OpContext& op, bool last) {
   Builder& b = op.build();
+  op.check(op.rank(3) >= 2, "the kernel must have rank 2 or more, has ", op.rank(3));
   for (const size_t i : {4, 5}) {
     const Dim count = product(op.shape(i));
     if (!provably_eq(count, 1))

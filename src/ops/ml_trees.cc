@@ -41,7 +41,7 @@ struct Forest {
 
   void set_targets(int64_t n) {
     targets = n;
-    weights.assign(nodes.size() * static_cast<size_t>(n), 0);
+    weights.assign(static_cast<size_t>(element_count({static_cast<int64_t>(nodes.size()), n})), 0);
     counts.assign(weights.size(), false);
   }
   void add_weight(int64_t node, int64_t target, double weight) {

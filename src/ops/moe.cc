@@ -226,6 +226,7 @@ void qmoe(OpContext& op) {
   const Value x = tokens_of(op, 0);
   const Value weights = routing(op, op.input(1), op.has_input(14) ? op.input(14) : Value(), Normalise::always);
   const int64_t experts = specialize(op.shape(2)[0], "QMoE: the number of experts");
+  op.check(experts > 0, "there are no experts");
   Value sum;
   for (int64_t e = 0; e < experts; ++e) {
     const Value linear = op.has_input(8) ? third.apply(x, e) : Value();

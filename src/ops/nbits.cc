@@ -1,6 +1,8 @@
 // com.microsoft products with weights of a few bits: MatMulNBits, MatMulBnb4.
 #include "ops/nbits.h"
 
+#include <algorithm>
+
 #include "ir/composites/composites.h"
 #include "ir/composites/table_dot.h"
 #include "ops/attention_parts.h"
@@ -45,6 +47,8 @@ Value unpack_bits_of(OpContext& op, size_t i, int64_t bits, int64_t first, const
   Builder& b = op.build();
   op.check(op.dtype(i) == DType::u8, "input ", i, " must be uint8, is ", name(op.dtype(i)));
   const Dims own = op.shape(i);
+  op.check(!own.empty(), "input ", i, " must have an axis of matrices");
+  require(less(first, own[0]), str(op.node().op_type, ": the matrices of input ", i, " are fewer than are read"));
   const Dim bytes = product(Dims(own.begin() + 1, own.end()));
   require_eq(bytes * Dim(8 / bits), product(shape), str(op.node().op_type, ": packed elements"));
   if (bytes.is_constant())
@@ -84,7 +88,7 @@ Value times_transpose(Builder& b, Value a, Value w) {
   return b.dot_general(a, w, std::move(dot));
 }
 
-void check_scales(OpContext& op, int64_t count) {
+void check_scales(OpContext& op, Dim count) {
   op.check(op.has_input(2), "the scales (input 2) are missing");
   op.check(is_float(op.dtype(2)), "the scales (input 2) must be floats, are ", name(op.dtype(2)));
   require_eq(product(op.shape(2)), count, str(op.node().op_type, ": scales (input 2) and blocks"));
@@ -97,14 +101,15 @@ void matmul_nbits(OpContext& op) {
   if (op.attribute_int("weight_prepacked", 0) != 0) op.unsupported("weight_prepacked");
   if (bits != 2 && bits != 4 && bits != 8) op.unsupported("bits ", bits);
   op.check(k > 0 && n > 0 && block > 0, "K, N and block_size must be positive");
-  op.check(block * bits % 8 == 0, "a block must be whole bytes");
+  op.check(block % (8 / bits) == 0, "a block must be whole bytes");
   require_float(op, 0);
   Builder& b = op.build();
   const Value a = op.input(0);
   const int64_t blocks = (k - 1) / block + 1;
-  Value weight = unpack_bits(op, 1, bits, {n, blocks * block});
-  if (blocks * block != k) weight = b.slice_axis(weight, 1, 0, k);
-  check_scales(op, n * blocks);
+  const Dim padded = Dim(blocks) * Dim(block);
+  Value weight = unpack_bits(op, 1, bits, {n, padded});
+  if (padded.hint() != k) weight = b.slice_axis(weight, 1, 0, k);
+  check_scales(op, Dim(n) * Dim(blocks));
   const Value scales = b.reshape(op.input(2), {n, blocks});
   Value zeros;
   if (op.has_input(3)) {
@@ -163,7 +168,8 @@ std::vector<float> bnb_values(bool nf4) {
 
 // Codes are packed high half first; one scale for each block of the flattened weight [n, k].
 void matmul_bnb4(OpContext& op) {
-  const int64_t k = op.attribute_int("K"), n = op.attribute_int("N"), block = op.attribute_int("block_size");
+  const int64_t k = op.attribute_int("K"), n = op.attribute_int("N");
+  int64_t block = op.attribute_int("block_size");
   const int64_t kind = op.attribute_int("quant_type");
   const bool transposed = op.attribute_int("transB", 1) != 0;
   op.ignore_attributes({"training_mode"});  // the product is the same
@@ -171,7 +177,9 @@ void matmul_bnb4(OpContext& op) {
   op.check(k > 0 && n > 0 && block > 0, "K, N and block_size must be positive");
   require_float(op, 0);
   Builder& b = op.build();
-  const int64_t count = n * k, bytes = (count + 1) / 2, blocks = (count - 1) / block + 1;
+  const int64_t count = (Dim(n) * Dim(k)).hint(), bytes = count - count / 2;
+  block = std::min(block, count);
+  const int64_t blocks = (count - 1) / block + 1;
   check_scales(op, blocks);
   const Value table = b.constant(Tensor(bnb_values(kind == 1), {16}));
   op.check(op.dtype(1) == DType::u8, "the codes (input 1) must be uint8, are ", name(op.dtype(1)));

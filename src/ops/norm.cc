@@ -27,6 +27,9 @@ Value to_normalised_shape(Builder& b, Value parameter, Value x, int64_t axis) {
 }  // namespace
 
 std::vector<Value> normalise(Builder& b, const Normalisation& n, Value x, Value scale, Value bias) {
+  if (n.axis < 0 || n.axis >= b.rank(x))
+    throw Error(ErrorCode::invalid_model,
+                str("an input of rank ", b.rank(x), " has no axis ", n.axis, " to normalise"));
   const auto core = [&](Value v, Value own_scale, Value own_bias) {
     return n.centred ? ir::layer_norm(b, v, own_scale, own_bias, n.axis, n.epsilon, n.statistics)
                      : ir::rms_norm(b, v, own_scale, n.axis, n.epsilon, n.statistics);

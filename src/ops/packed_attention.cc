@@ -6,6 +6,7 @@
 #include "ops/contrib_attention.h"
 #include "ops/matmul.h"
 #include "ops/packed_tokens.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -27,6 +28,10 @@ Value places_of(Builder& b, Value token_offset, Dim tokens) {
 
 Value restore_padding(Builder& b, Value rows, Value token_offset) {
   const Dims shape = b.shape(rows), grid = b.shape(token_offset);
+  if (shape.size() != 2 || grid.size() != 2)
+    throw Error(ErrorCode::invalid_model,
+                str("takes tokens [tokens, hidden] and token_offset [batch, sequence], not ranks ", shape.size(),
+                    " and ", grid.size()));
   const Dim cells = grid[0] * grid[1];
   require(less_equal(shape[0], cells), "token_offset holds an entry for each token");
   const Value places = ir::checked_indices(b, b.expand_dims(places_of(b, token_offset, shape[0]), {1}), {cells}, false,
@@ -117,7 +122,7 @@ void attend(OpContext& op, const Packed& packed, int64_t heads) {
 void packed_attention(OpContext& op) {
   const int64_t heads = op.attribute_int("num_heads");
   op.check(heads > 0, "num_heads must be positive, is ", heads);
-  op.check(op.rank(0) == 2, "the input must have rank 2, has ", op.rank(0));
+  for (const size_t i : {0, 1}) require_rank(op, i, 2);
   require_float(op, 0);
   Builder& b = op.build();
   Value projected = matmul(b, op.input(0), op.input(1), op.dtype(0));
@@ -153,6 +158,7 @@ void packed_multi_head(OpContext& op) {
   } else {
     op.check(op.rank(0) == 2 && op.has_input(1) && op.has_input(2), "query has rank ", op.rank(0),
              ": it must have rank 4 (with keys and values), or 2 with key and value beside it");
+    for (const size_t i : {1, 2}) require_rank(op, i, 2);
     k = op.input(1);
     v = op.input(2);
   }

@@ -4,6 +4,7 @@
 #include "ir/counted_loop.h"
 #include "ops/integer_product.h"
 #include "ops/quantize.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/reverse_sequence.h"
 #include "ops/support.h"
@@ -126,7 +127,11 @@ void dynamic_quantize_lstm(OpContext& op) {
     if (activations[i] != (i % 3 == 0 ? "Sigmoid" : "Tanh")) op.unsupported("activation ", activations[i]);
   op.ignore_attributes({"activation_alpha", "activation_beta"});  // of other activations
   op.check(op.dtype(0) == DType::f32, "X must be float32, is ", name(op.dtype(0)));
-  op.check(op.rank(0) == 3 && op.rank(1) == 3 && op.rank(2) == 3, "X, W and R must have rank 3");
+  for (const size_t i : {0, 1, 2, 5, 6}) require_rank(op, i, 3);
+  for (const size_t i : {3, 7}) require_rank(op, i, 2);
+  require_rank(op, 4, 1);
+  for (const size_t i : {8, 9, 10, 11})
+    require_rank(op, i, 1, 2);  // scales and zero points: one a direction, or a column
   if (const int64_t given = op.attribute_int("hidden_size", 0); given != 0)
     require_eq(op.shape(2)[1], given, "DynamicQuantizeLSTM: hidden_size and the extent of R");
   const int64_t directions = direction == "bidirectional" ? 2 : 1;

@@ -4,6 +4,7 @@
 #include "ops/attention_parts.h"
 #include "ops/nbits.h"
 #include "ops/norm.h"
+#include "ops/ranks.h"
 #include "ops/registry.h"
 #include "ops/support.h"
 
@@ -40,7 +41,7 @@ void gather_block_quantized(OpContext& op) {
   const int64_t blocked = op.axis(op.attribute_int("quantize_axis", 1), rank);
   op.check(axis != blocked, "gather_axis and quantize_axis must differ");
   op.check(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8, are ", bits);
-  op.check(op.rank(2) == rank, "scales must have rank ", rank, ", have ", op.rank(2));
+  for (const size_t i : {2, 3}) require_rank(op, i, rank);  // scales, zero points
   require_index(op, 1);
   const DType dtype = op.dtype(0);
   const bool bytes = dtype == DType::u8;

@@ -30,8 +30,8 @@ namespace {
 
 void reverse_sequence(OpContext& op) {
   const int64_t batch_axis = op.attribute_int("batch_axis", 1), time_axis = op.attribute_int("time_axis", 0);
-  op.check(batch_axis + time_axis == 1 && batch_axis * time_axis == 0, "batch_axis and time_axis must be 0 and 1, are ",
-           batch_axis, " and ", time_axis);
+  op.check((batch_axis == 0 && time_axis == 1) || (batch_axis == 1 && time_axis == 0),
+           "batch_axis and time_axis must be 0 and 1, are ", batch_axis, " and ", time_axis);
   const int64_t rank = op.rank(0);
   op.check(rank >= 2 && op.rank(1) == 1, "the input needs rank 2 and sequence_lens rank 1, have ", rank, " and ",
            op.rank(1));

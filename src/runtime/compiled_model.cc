@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 
 #include "backends/weight_store.h"
 #include "base/memory.h"
@@ -208,6 +209,9 @@ auto guarded(const CompiledModel::Impl& impl, const RunOptions& options, const F
     impl.model->locate(error);
     throw;
   } catch (const std::bad_alloc&) {
+    telemetry::count_failed_run();
+    throw out_of_memory(*impl.model);
+  } catch (const std::length_error&) {
     telemetry::count_failed_run();
     throw out_of_memory(*impl.model);
   }

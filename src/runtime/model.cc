@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <stdexcept>
 #include <tuple>
 
 #include "backends/weight_store.h"
@@ -236,6 +237,10 @@ CompiledModel Model::compile(const CompileOptions& options) const try {
   Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
   impl_->locate(error);
   throw error;
+} catch (const std::length_error&) {
+  Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
+  impl_->locate(error);
+  throw error;
 }
 
 TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const try {
@@ -263,6 +268,9 @@ TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const 
   impl_->locate(error);
   throw;
 } catch (const std::bad_alloc&) {
+  telemetry::count_failed_run();
+  throw out_of_memory(*impl_);
+} catch (const std::length_error&) {
   telemetry::count_failed_run();
   throw out_of_memory(*impl_);
 }

@@ -59,6 +59,17 @@ void place(Traced& made, int32_t segment) {
 Tracer::Tracer(const onnx::Graph& graph, TraceOptions options) : graph_(graph), options_(std::move(options)) {}
 Tracer::~Tracer() = default;
 
+namespace {
+
+// A body gets from its node what it takes.
+void check_feed(const onnx::Graph& graph, size_t given) {
+  if (given < graph.inputs.size())
+    throw Error(ErrorCode::invalid_model,
+                str("graph ", graph.name, " takes ", graph.inputs.size(), " inputs and is given ", given));
+}
+
+}  // namespace
+
 template <class Fn>
 std::unique_ptr<Trace> Tracer::retried(const Fn& fn) {
   for (;;) {
@@ -101,6 +112,7 @@ std::unique_ptr<Trace> Tracer::trace_once(const std::vector<Value>& inputs) {
   trace_->scope = ShapeScope::create();
   trace_->scope->impl().allows_counts = options_.engine->backend->capabilities().data_dependent_extents;
   const ShapeScope::Enter enter(trace_->scope);
+  check_feed(graph_, inputs.size());
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     const bool given = inputs[i].kind != Value::Kind::none;
     trace_->present.push_back(given);

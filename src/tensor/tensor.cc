@@ -33,7 +33,7 @@ std::shared_ptr<void> allocate(size_t bytes, const Shape& shape, DType dtype) {
 }
 
 size_t alignment(DType dtype) {
-  const int bits = is_complex(dtype) ? bit_width(dtype) / 2 : bit_width(dtype);
+  const int bits = bit_width(dtype);
   return bits <= 8 ? 1 : static_cast<size_t>(bits) / 8;
 }
 

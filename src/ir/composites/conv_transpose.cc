@@ -21,6 +21,7 @@ std::vector<Type> infer(const InferContext& ctx) {
   Dims shape{x.shape[0], kernel.shape[1] * conv.groups};
   for (size_t i = 0; i < spatial; ++i) {
     ctx.check(conv.strides[i] > 0 && conv.dilations[i] > 0, "C7", "strides and dilations must be > 0");
+    require(less(0, x.shape[i + 2]), "conv_transpose: C9 an empty axis has nothing to spread");
     const Dim extent = (x.shape[i + 2] - 1) * conv.strides[i] + (kernel.shape[i + 2] - 1) * conv.dilations[i] + 1 -
                        conv.pad_low[i] - conv.pad_high[i];
     require(less_equal(0, extent), "conv_transpose: C8 pads crop more than there is");

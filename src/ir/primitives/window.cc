@@ -1,5 +1,7 @@
 // reduce_window: StableHLO reduce_window of one operand with a named body; padding and the holes of base dilation
 // count as the body's identity. Arithmetic as in reduce.
+#include <algorithm>
+
 #include "ir/builder.h"
 #include "ir/primitives/infer.h"
 #include "ir/primitives/primitives.h"
@@ -42,7 +44,11 @@ std::vector<std::vector<int64_t>> axis_offsets(int64_t results, int64_t window, 
                                                int64_t stride, int64_t low, int64_t base, int64_t dilation) {
   std::vector<std::vector<int64_t>> offsets(static_cast<size_t>(results));
   for (int64_t o = 0; o < results; ++o) {
-    for (int64_t w = 0; w < window; ++w) {
+    // Only where the window meets the elements: it may reach far beyond them.
+    const int64_t before = low - o * stride, behind = before + (extent - 1) * base;
+    const int64_t first = before <= 0 ? 0 : (before - 1) / dilation + 1;
+    const int64_t end = behind < 0 ? 0 : std::min(window, behind / dilation + 1);
+    for (int64_t w = first; w < end; ++w) {
       const int64_t at = o * stride + w * dilation - low;
       if (at >= 0 && at % base == 0 && at / base < extent)
         offsets[static_cast<size_t>(o)].push_back(at / base * element_stride);
