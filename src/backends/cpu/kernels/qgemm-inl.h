@@ -256,6 +256,46 @@ inline int32_t pack_unsigned_row(const uint8_t* a, int64_t column_stride, int64_
                            [](const uint8_t* bytes, uint8_t* cell) { std::memcpy(cell, bytes, 4); });
 }
 
+#if HWY_TARGET != HWY_SCALAR
+inline void pack_b_groups(const uint8_t* from, int64_t row_stride, uint8_t flip, int64_t groups, int8_t* out,
+                          int32_t* sums) {
+  const hn::FixedTag<uint8_t, 16> d;
+  const hn::Repartition<uint16_t, decltype(d)> d16;
+  const hn::Repartition<int32_t, decltype(d)> d32;
+  const auto flips = hn::Set(d, flip);
+  for (int64_t j = 0; j + 16 <= kColumns; j += 16) {
+    auto sum0 = hn::LoadU(d32, sums + j), sum1 = hn::LoadU(d32, sums + j + 4);
+    auto sum2 = hn::LoadU(d32, sums + j + 8), sum3 = hn::LoadU(d32, sums + j + 12);
+    // Four signed bytes of each lane.
+    const auto add = [&](auto sum, auto bytes) HWY_ATTR {
+      const auto v = hn::BitCast(d32, bytes);
+      const auto low = hn::Add(hn::ShiftRight<24>(hn::ShiftLeft<24>(v)), hn::ShiftRight<24>(hn::ShiftLeft<16>(v)));
+      const auto high = hn::Add(hn::ShiftRight<24>(hn::ShiftLeft<8>(v)), hn::ShiftRight<24>(v));
+      return hn::Add(sum, hn::Add(low, high));
+    };
+    for (int64_t g = 0; g < groups; ++g) {
+      const uint8_t* const row = from + 4 * g * row_stride + j;
+      const auto at = [&](int64_t i) HWY_ATTR { return hn::Xor(hn::LoadU(d, row + i * row_stride), flips); };
+      const auto r0 = at(0), r1 = at(1), r2 = at(2), r3 = at(3);
+      const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d, r0, r1));
+      const auto low23 = hn::BitCast(d16, hn::InterleaveLower(d, r2, r3));
+      const auto high01 = hn::BitCast(d16, hn::InterleaveUpper(d, r0, r1));
+      const auto high23 = hn::BitCast(d16, hn::InterleaveUpper(d, r2, r3));
+      const auto c0 = hn::InterleaveLower(d16, low01, low23), c1 = hn::InterleaveUpper(d16, low01, low23);
+      const auto c2 = hn::InterleaveLower(d16, high01, high23), c3 = hn::InterleaveUpper(d16, high01, high23);
+      auto* const to = reinterpret_cast<uint16_t*>(out + (g * kColumns + j) * 4);
+      hn::StoreU(c0, d16, to);
+      hn::StoreU(c1, d16, to + 8);
+      hn::StoreU(c2, d16, to + 16);
+      hn::StoreU(c3, d16, to + 24);
+      sum0 = add(sum0, c0), sum1 = add(sum1, c1), sum2 = add(sum2, c2), sum3 = add(sum3, c3);
+    }
+    hn::StoreU(sum0, d32, sums + j), hn::StoreU(sum1, d32, sums + j + 4);
+    hn::StoreU(sum2, d32, sums + j + 8), hn::StoreU(sum3, d32, sums + j + 12);
+  }
+}
+#endif
+
 inline void finish(const QTileEnd& end) {
   const I32 d;
   const hn::RebindToFloat<I32> df;
@@ -365,7 +405,13 @@ inline const QgemmOps* make_qgemm_ops() {
       4, 4, 4, false, true, plain_tiles(std::make_integer_sequence<int, 4>()), nullptr, &pack_unsigned_row};
   static const QVariant& kSecond = kFirst;
 #endif
-  static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, &qproduct::finish, &qproduct::finish_bytes};
+#if HWY_TARGET != HWY_SCALAR
+  // Of 16 columns at a time.
+  constexpr auto kPackGroups = kColumns % 16 == 0 ? &qproduct::pack_b_groups : nullptr;
+#else
+  constexpr decltype(QgemmOps::pack_b_groups) kPackGroups = nullptr;
+#endif
+  static const QgemmOps kOps = {kColumns, {&kFirst, &kSecond}, kPackGroups, &qproduct::finish, &qproduct::finish_bytes};
   return &kOps;
 }
 #undef TM_QGEMM_VNNI

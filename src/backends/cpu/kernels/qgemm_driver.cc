@@ -287,6 +287,10 @@ void pack_qb(int64_t k, int64_t n, const void* b, bool is_signed, int64_t row_st
       std::memset(cells, 0, static_cast<size_t>(nr * groups * group));
       uint32_t sum[kMaxQTileColumns] = {};
       int64_t p = 0;
+      if (group == 4 && column_stride == 1 && columns == nr && ops.pack_b_groups) {
+        ops.pack_b_groups(from + first, row_stride, flip, k / 4, cells, reinterpret_cast<int32_t*>(sum));
+        p = k / 4 * 4;
+      }
       for (; group == 4 && p + 4 <= k; p += 4) {
         const uint8_t* const rows = from + p * row_stride + first * column_stride;
         int8_t* const out = cells + p * nr;

@@ -62,6 +62,10 @@ struct QByteEnd {
 struct QgemmOps {
   int64_t tile_columns;
   const QVariant* variants[2];  // the faster one first; the second is right for any B
+  // Whole panels of groups of 4: `groups` times four rows of tile_columns bytes, `row_stride` apart, with `flip` xored
+  // into every byte; adds what they then are, signed, to `sums`. Null: the plain loop does as well.
+  void (*pack_b_groups)(const uint8_t* from, int64_t row_stride, uint8_t flip, int64_t groups, int8_t* out,
+                        int32_t* sums);
   void (*finish)(const QTileEnd& end);
   void (*finish_bytes)(const QByteEnd& end);
 };
