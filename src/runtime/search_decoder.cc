@@ -15,7 +15,7 @@ void check(bool ok, const Pieces&... pieces) {
   if (!ok) throw Error(ErrorCode::invalid_model, str(pieces...));
 }
 
-Tensor integers(std::vector<int32_t> values, int64_t rows) {
+Tensor integers(const std::vector<int32_t>& values, int64_t rows) {
   const int64_t columns = static_cast<int64_t>(values.size()) / rows;
   return Tensor(values, {rows, columns});
 }
@@ -149,7 +149,7 @@ Tensor SearchDecoder::first_of_decoder() {
     for (const int32_t token : text) positions.push_back(token == search_.pad ? 0 : next++);
     positions_.push_back(next);
   }
-  std::vector<Value> inputs{repeated(ids_, search_.beams), integers(std::move(positions), mask.dim(0)), mask};
+  std::vector<Value> inputs{repeated(ids_, search_.beams), integers(positions, mask.dim(0)), mask};
   for (Value& past : empty_past(before_past_, decoder_.graph->inputs.size() - before_past_))
     inputs.push_back(std::move(past));
   mask_ = mask;
@@ -194,7 +194,7 @@ Tensor SearchDecoder::next(const Texts& texts, const std::vector<int64_t>& origi
   std::vector<int32_t> tokens;
   for (const std::vector<int32_t>& text : texts)
     tokens.insert(tokens.end(), whole ? text.begin() : text.end() - 1, text.end());
-  std::vector<Value> inputs{integers(std::move(tokens), rows)};
+  std::vector<Value> inputs{integers(tokens, rows)};
   std::vector<Value> past = std::move(past_);
   for (Value& value : past) {
     Tensor from = std::move(value.tensor);

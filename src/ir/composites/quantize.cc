@@ -230,7 +230,8 @@ Value quantized_dot(Builder& build, Value a, Value w, Value scales, Value zero_p
 }
 
 Value table_dot(Builder& build, Value a, Value codes, Value scales, Value table, TableDotAttributes attributes) {
-  return build.emit1(composite::table_dot, {a, codes, scales, table}, std::make_shared<TableDotAttributes>(attributes));
+  return build.emit1(composite::table_dot, {a, codes, scales, table},
+                     std::make_shared<TableDotAttributes>(std::move(attributes)));
 }
 
 }  // namespace transmuter::ir
