@@ -42,6 +42,9 @@ int64_t peak_rss() {
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
 }
 
+// In MiB, as compare.py reads it.
+double peak_rss_for_json() { return static_cast<double>(peak_rss()) / (1 << 20); }
+
 // All that the telemetry counts, after the runs.
 json counters_json(const CompiledModel& run) {
   const telemetry::Counters c = telemetry::counters();
@@ -106,7 +109,7 @@ void bench_decode(const BenchOptions& options, const Model& model, const Compile
                       {"binds", stats.binds},
                       {"bind_us", stats.bind_us},
                       {"cache_copies", stats.cache_copies},
-                      {"peak_rss_mb", static_cast<double>(peak_rss()) / (1 << 20)},
+                      {"peak_rss_mb", peak_rss_for_json()},
                       {"counters", counters_json(run)},
                       {"decode", figures}};
     std::printf("%s\n", out.dump().c_str());
@@ -173,7 +176,7 @@ void bench(const BenchOptions& options) {
                       {"breaks", stats.breaks},
                       {"bind_us", stats.bind_us},
                       {"arena_mb", static_cast<double>(stats.arena_bytes) / 1e6},
-                      {"peak_rss_mb", static_cast<double>(peak_rss()) / (1 << 20)},
+                      {"peak_rss_mb", peak_rss_for_json()},
                       {"counters", counters_json(run)}};
     std::printf("%s\n", out.dump().c_str());
     return;

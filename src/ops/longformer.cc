@@ -85,8 +85,7 @@ void ordered_longformer(OpContext& op) {
     const Value by_row = by_rows(b, op.input(weight), order);
     const Value product = ordered_product(op, op.input(0), 1, by_row, weight + 1, {}, result);
     const Value y = b.add(product, b.broadcast_to(b.convert(op.input(bias), DType::f32), b.shape(product)));
-    return dequantized_by(op, b.clamp(b.scalar(DType::f32, -128), b.round_nearest_even(y), b.scalar(DType::f32, 127)),
-                          result);
+    return dequantized_by(op, to_int8(b, y), result);
   };
   const Value near = projected(2, weight_order, 4, 6), far = projected(8, global_order, 10, 11);
   op.output(0, quantized_by(op, attend(op, near, far, op.input(7), op.input(12)), 13));

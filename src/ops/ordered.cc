@@ -27,10 +27,6 @@ Value scale_of(OpContext& op, size_t i) {
   return one_or_vector(op.build(), op.build().convert(op.input(i), DType::f32));
 }
 
-Value to_int8(Builder& b, Value x) {
-  return b.convert(b.clamp(b.scalar(DType::f32, -128), b.round_nearest_even(x), b.scalar(DType::f32, 127)), DType::i8);
-}
-
 void require_int8(OpContext& op, size_t i) {
   op.check(op.dtype(i) == DType::i8, "input ", i, " must be int8, is ", name(op.dtype(i)));
 }
@@ -70,6 +66,10 @@ Value from_rows(Builder& b, Value x, Order order) {
   if (order == Order::columns_32)
     return b.reshape(b.transpose(b.reshape(x, strips_of(shape, true)), {0, 2, 1, 3}), shape);
   return b.reshape(swap_last_axes(b, x), shape);
+}
+
+Value to_int8(Builder& b, Value x) {
+  return b.convert(b.clamp(b.scalar(DType::f32, -128), b.round_nearest_even(x), b.scalar(DType::f32, 127)), DType::i8);
 }
 
 Value quantized_by(OpContext& op, Value x, size_t i) {

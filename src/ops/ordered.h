@@ -14,12 +14,14 @@ Order order_attribute(OpContext& op, const char* name, std::initializer_list<Ord
 ir::Value by_rows(ir::Builder& build, ir::Value x, Order order);
 ir::Value from_rows(ir::Builder& build, ir::Value x, Order order);
 
-// x / the scale of input i, rounded to int8 and saturated.
+// f32 rounded to int8 and saturated.
+ir::Value to_int8(ir::Builder& build, ir::Value x);
+// The same of x / the scale of input i.
 ir::Value quantized_by(OpContext& op, ir::Value x, size_t i);
 // x * the scale of input i.
 ir::Value dequantized_by(OpContext& op, ir::Value x, size_t i);
-// a x b (int8; b by rows) in units of the scale of input `result`: int8. Scales of a and b are inputs (b's one, or one
-// a column), `bias` an f32 vector in true units (invalid: none).
+// a x b (int8; b by rows) in units of the scale of input `result`: f32, not rounded yet. Scales of a and b are inputs
+// (b's one, or one a column), `bias` an f32 vector in true units (invalid: none).
 ir::Value ordered_product(OpContext& op, ir::Value a, size_t a_scale, ir::Value b, size_t b_scale, ir::Value bias,
                           size_t result);
 

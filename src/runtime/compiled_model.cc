@@ -169,6 +169,22 @@ Error out_of_memory(const Model::Impl& model) {
   return error;
 }
 
+void fail_run(const Model::Impl& model) {
+  try {
+    throw;
+  } catch (Error& error) {
+    telemetry::count_failed_run();
+    model.locate(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    telemetry::count_failed_run();
+    throw out_of_memory(model);
+  } catch (const std::length_error&) {
+    telemetry::count_failed_run();
+    throw out_of_memory(model);
+  }
+}
+
 runtime::GraphRunner& CompiledModel::Impl::traced() const {
   if (runner) return *runner;
   throw Error(ErrorCode::invalid_input,
@@ -204,16 +220,8 @@ auto guarded(const CompiledModel::Impl& impl, const RunOptions& options, const F
   const RunControl control(options.cancel ? options.cancel->flag() : nullptr, impl.max_loop_trips);
   try {
     return fn();
-  } catch (Error& error) {
-    telemetry::count_failed_run();
-    impl.model->locate(error);
-    throw;
-  } catch (const std::bad_alloc&) {
-    telemetry::count_failed_run();
-    throw out_of_memory(*impl.model);
-  } catch (const std::length_error&) {
-    telemetry::count_failed_run();
-    throw out_of_memory(*impl.model);
+  } catch (...) {
+    fail_run(*impl.model);
   }
 }
 

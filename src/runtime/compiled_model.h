@@ -92,6 +92,9 @@ ValueSpec spec_of(const onnx::ValueInfo& info);
 // Operators, attributes and counts of inputs and outputs are as the imported operator sets have them. Throws Error.
 void check_model(const onnx::Model& model);
 Error out_of_memory(const Model::Impl& model);
+// For a handler around a run of the model: what it caught goes on, counted as a failed run. An Error says which file it
+// was; memory that ran out is one, and so is a size that no container can have.
+[[noreturn]] void fail_run(const Model::Impl& model);
 
 // Every node of the graph (subgraphs included) whose operator is missing: "node X (Op)".
 std::vector<std::string> unsupported_nodes(const onnx::Graph& graph);

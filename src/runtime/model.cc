@@ -214,6 +214,14 @@ int64_t Model::metadata_integer(const std::string& key, int64_t otherwise) const
   return std::from_chars(found->second.data(), end, value).ptr == end ? value : otherwise;
 }
 
+namespace {
+Error too_large_to_compile(const Model::Impl& model) {
+  Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
+  model.locate(error);
+  return error;
+}
+}  // namespace
+
 CompiledModel Model::compile(const CompileOptions& options) const try {
   auto impl = std::make_shared<CompiledModel::Impl>(options.seed);
   impl->model = impl_;
@@ -234,13 +242,9 @@ CompiledModel Model::compile(const CompileOptions& options) const try {
   compiled.impl_ = std::move(impl);
   return compiled;
 } catch (const std::bad_alloc&) {
-  Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
-  impl_->locate(error);
-  throw error;
+  throw too_large_to_compile(*impl_);
 } catch (const std::length_error&) {
-  Error error(ErrorCode::out_of_memory, "there is not enough memory to compile the model");
-  impl_->locate(error);
-  throw error;
+  throw too_large_to_compile(*impl_);
 }
 
 TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const try {
@@ -263,16 +267,8 @@ TensorMap Model::run(const TensorMap& inputs, const std::string& backend) const 
   TensorMap outputs = impl_->by_name(runs->runner->run(impl_->by_position(inputs), {runs->random.take()}));
   telemetry::tell_memory();
   return outputs;
-} catch (Error& error) {
-  telemetry::count_failed_run();
-  impl_->locate(error);
-  throw;
-} catch (const std::bad_alloc&) {
-  telemetry::count_failed_run();
-  throw out_of_memory(*impl_);
-} catch (const std::length_error&) {
-  telemetry::count_failed_run();
-  throw out_of_memory(*impl_);
+} catch (...) {
+  fail_run(*impl_);
 }
 
 void Model::release_cached_memory() const try {

@@ -14,10 +14,6 @@
 namespace transmuter::runtime {
 namespace {
 
-bool has(const std::vector<Value>& inputs, size_t i) {
-  return i < inputs.size() && inputs[i].kind != Value::Kind::none;
-}
-
 std::vector<int64_t> iota(size_t count) {
   std::vector<int64_t> values(count);
   std::iota(values.begin(), values.end(), int64_t{0});
@@ -260,8 +256,7 @@ bool is_search(const onnx::Node& node) {
 std::vector<Value> run_search(const onnx::Node& node, const std::vector<Value>& inputs, const Bodies& bodies,
                               const RunContext& context) {
   const Search search = Search::read(node, inputs);
-  const size_t mask = search.kind == Search::Kind::beam ? 9 : 6;
-  SearchDecoder decoder(node, search, bodies, inputs[0], has(inputs, mask) ? inputs[mask].tensor : Tensor());
+  SearchDecoder decoder(node, search, bodies, inputs[0].tensor);
   if (search.kind != Search::Kind::beam) return run_greedy(search, decoder, context);
   return BeamSearch(search, decoder).run(node.outputs.size() > 2 && !node.outputs[2].empty());
 }

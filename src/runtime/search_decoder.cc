@@ -55,8 +55,7 @@ DType declared_dtype(const onnx::ValueInfo& info, DType otherwise) {
 
 }  // namespace
 
-SearchDecoder::SearchDecoder(const onnx::Node& node, const Search& search, const Bodies& bodies, const Tensor& prompts,
-                             const Tensor& mask)
+SearchDecoder::SearchDecoder(const onnx::Node& node, const Search& search, const Bodies& bodies, const Tensor& prompts)
     : search_(search), bodies_(bodies), ids_(prompts.aligned().cast(DType::i32)) {
   decoder_ = opening_ = {&graph_attribute(node, "decoder"), "decoder"};
   const size_t inputs = decoder_.graph->inputs.size(), outputs = decoder_.graph->outputs.size();
@@ -81,11 +80,11 @@ SearchDecoder::SearchDecoder(const onnx::Node& node, const Search& search, const
           ": init_decoder and decoder differ in what they take or give");
     prompts_ = rows_of(ids_, search.beams);
   }
-  if (mask) {
+  if (const Tensor& mask = search.attention_mask) {
     if (mask.shape() != ids_.shape())
       throw Error(ErrorCode::invalid_input,
                   str(node.op_type, ": attention_mask is ", describe(mask), ", input_ids ", describe(ids_)));
-    mask_ = mask.aligned().cast(DType::i32);
+    mask_ = mask;
     return;
   }
   std::vector<int32_t> words;

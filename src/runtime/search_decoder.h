@@ -12,10 +12,9 @@ namespace transmuter::runtime {
 
 class SearchDecoder {
  public:
-  // `prompts` [texts, tokens] and their mask (may be none: what is not padding counts). Throws Error(invalid_model,
+  // `prompts` [texts, tokens]; without search.attention_mask what is not padding counts. Throws Error(invalid_model,
   // unsupported) where the graphs' inputs and outputs are not those of a GPT-2 decoder, or a T5 encoder and decoder.
-  SearchDecoder(const onnx::Node& node, const Search& search, const Bodies& bodies, const Tensor& prompts,
-                const Tensor& mask);
+  SearchDecoder(const onnx::Node& node, const Search& search, const Bodies& bodies, const Tensor& prompts);
 
   // What the texts begin with, one a beam.
   const Texts& prompts() const { return prompts_; }

@@ -142,6 +142,7 @@ Search Search::read(const onnx::Node& node, const std::vector<Value>& inputs) {
     refuse(ErrorCode::invalid_input, node, "repetition_penalty is ", search.repetition_penalty);
   search.vocabulary_mask = in.mask(first + 1, "vocab_mask");
   search.prefix_mask = in.mask(first + 2, "prefix_vocab_mask");
+  search.attention_mask = in.mask(first + 3, "attention_mask");
   if (search.kind == Kind::sampling) read_sampling(in, search);
   return search;
 }

@@ -25,7 +25,7 @@ struct Search {
   int64_t texts = 0, beams = 1, returned = 1;
   float length_penalty = 1, repetition_penalty = 1;
   bool early_stopping = false;
-  Tensor vocabulary_mask, prefix_mask, presence_mask;  // i32; invalid: none
+  Tensor vocabulary_mask, prefix_mask, attention_mask, presence_mask;  // i32; invalid: none
   // Sampling
   float temperature = 1, top_p = 0, filter_value = -1e20F, presence_penalty = 0;
   int64_t kept = 0;            // tokens that the filter leaves at least

@@ -7,6 +7,7 @@
 #endif
 
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 
@@ -35,6 +36,30 @@ HWY_INLINE V quotient(D, V x, V scale, [[maybe_unused]] V inverse, [[maybe_unuse
   return hn::Div(x, scale);
 #endif
 }
+
+// What turns numbers in units of a scale into bytes of T: the bounds (a relu starts at 0), then rounding to
+// even and the zero point.
+template <class T>
+struct ByteRounding {
+  using D = hn::ScalableTag<float>;
+  using DI = hn::RebindToSigned<D>;
+  using V = hn::Vec<D>;
+  V low, high, magic;
+  hn::Vec<DI> shift;
+
+  HWY_INLINE ByteRounding(int zero, bool relu) {
+    const int least = std::numeric_limits<T>::min() - zero;
+    low = hn::Set(D(), static_cast<float>(relu ? HWY_MAX(least, 0) : least));
+    high = hn::Set(D(), static_cast<float>(std::numeric_limits<T>::max() - zero));
+    // Added to a small number it leaves the nearest integer in the low bits.
+    magic = hn::Set(D(), 12582912.0f);
+    shift = hn::Sub(hn::BitCast(DI(), magic), hn::Set(DI(), zero));
+  }
+  // Of what lies within the bounds.
+  HWY_INLINE hn::Vec<hn::Rebind<T, DI>> operator()(V inside) const {
+    return to_bytes<T>(hn::Sub(hn::BitCast(DI(), hn::Add(inside, magic)), shift));
+  }
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace transmuter::cpu

@@ -323,13 +323,7 @@ void finish_bytes_as(const QByteEnd& end) {
   const hn::RebindToFloat<I32> df;
   const hn::Rebind<T, I32> d8;
   const auto scale = hn::Set(df, end.scale), inverse = hn::Set(df, 1.0f / end.scale);
-  const int low_byte = std::numeric_limits<T>::min() - end.zero;
-  const auto low = hn::Set(df, static_cast<float>(end.relu ? HWY_MAX(low_byte, 0) : low_byte));
-  const auto high = hn::Set(df, static_cast<float>(std::numeric_limits<T>::max() - end.zero));
-  // Added to a small number it leaves the nearest integer in the low bits.
-  constexpr float kRound = 12582912.0f;
-  const auto round = hn::Set(df, kRound);
-  const VI shift = hn::Sub(hn::BitCast(d, round), hn::Set(d, end.zero));
+  const ByteRounding<T> rounding(end.zero, end.relu);
   for (int64_t j = 0; j < end.columns; j += kLanes) {
     const VI less = hn::LoadU(d, end.shift + j);
     const auto factor = hn::LoadU(df, end.scales + j), bias = hn::LoadU(df, end.bias + j);
@@ -338,8 +332,7 @@ void finish_bytes_as(const QByteEnd& end) {
       const VI sum = hn::Sub(hn::LoadU(d, end.tile + r * kColumns + j), less);
       const auto x = hn::Add(hn::Mul(hn::ConvertTo(df, sum), factor), bias);
       const auto q = quotient(df, x, scale, inverse, hn::Mul(x, inverse));
-      const auto inside = hn::Min(hn::Max(q, low), high);
-      const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(d, hn::Add(inside, round)), shift));
+      const auto bytes = rounding(hn::Min(hn::Max(q, rounding.low), rounding.high));
       if (j + kLanes <= end.columns) {
         hn::StoreU(bytes, d8, out);
       } else {

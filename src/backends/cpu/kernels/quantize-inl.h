@@ -21,9 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // The low n lanes of a vector of a type narrower than float.
 template <class T>
-HWY_INLINE void store_narrow(hn::Vec<hn::Rebind<int32_t, F32>> v, T* p, int64_t n) {
+HWY_INLINE void store_lanes(hn::Vec<hn::Rebind<T, F32>> narrow, T* p, int64_t n) {
   const hn::Rebind<T, F32> d;
-  const auto narrow = hn::DemoteTo(d, v);
   if (n == static_cast<int64_t>(hn::Lanes(d))) {
     hn::StoreU(narrow, d, p);
   } else {
@@ -31,6 +30,10 @@ HWY_INLINE void store_narrow(hn::Vec<hn::Rebind<int32_t, F32>> v, T* p, int64_t 
     hn::StoreU(narrow, d, buffer);
     for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
   }
+}
+template <class T>
+HWY_INLINE void store_narrow(hn::Vec<hn::Rebind<int32_t, F32>> v, T* p, int64_t n) {
+  store_lanes(hn::DemoteTo(hn::Rebind<T, F32>(), v), p, n);
 }
 template <class T>
 HWY_INLINE hn::Vec<hn::Rebind<int32_t, F32>> load_narrow(const T* p, int64_t n) {
@@ -86,31 +89,18 @@ HWY_INLINE void quantize_run(const float* x, T* out, const Scales<T>& scales, in
 template <class T>
 HWY_INLINE void quantize_bytes(const float* x, T* out, float of_scale, int of_zero, int64_t n) {
   const F32 d;
-  const hn::Rebind<int32_t, F32> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF32 scale = hn::Set(d, of_scale), inverse = hn::Set(d, 1.0f / of_scale);
-  const float low_byte = static_cast<float>(std::numeric_limits<T>::min() - of_zero);
-  const float high_byte = static_cast<float>(std::numeric_limits<T>::max() - of_zero);
-  const VF32 low = hn::Set(d, low_byte), high = hn::Set(d, high_byte);
-  const VF32 below = hn::Set(d, low_byte - 1.0f), above = hn::Set(d, high_byte + 1.0f);
-  // Added to a small number it leaves the nearest integer in the low bits.
-  const VF32 round = hn::Set(d, 12582912.0f);
-  const auto shift = hn::Sub(hn::BitCast(di, round), hn::Set(di, of_zero));
+  const VF32 scale = hn::Set(d, of_scale), inverse = hn::Set(d, 1.0f / of_scale), one = hn::Set(d, 1.0f);
+  const ByteRounding<T> rounding(of_zero, false);
+  const VF32 below = hn::Sub(rounding.low, one), above = hn::Add(rounding.high, one);
   for (int64_t i = 0; i < n; i += lanes) {
     const int64_t count = HWY_MIN(lanes, n - i);
     const VF32 v = count == lanes ? hn::LoadU(d, x + i) : load_n(d, x + i, static_cast<size_t>(count), 0.0f);
     const VF32 near = hn::Min(hn::Max(hn::Mul(v, inverse), below), above);
     const VF32 q = quotient(d, v, scale, inverse, near);
     // By a comparison: NaN is the lowest.
-    const VF32 inside = hn::Min(hn::IfThenElse(hn::Ge(q, low), q, low), high);
-    const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(di, hn::Add(inside, round)), shift));
-    if (count == lanes) {
-      hn::StoreU(bytes, hn::Rebind<T, F32>(), out + i);
-    } else {
-      HWY_ALIGN T last[hn::MaxLanes(F32())];
-      hn::StoreU(bytes, hn::Rebind<T, F32>(), last);
-      for (int64_t k = 0; k < count; ++k) out[i + k] = last[k];
-    }
+    const VF32 bounded = hn::Min(hn::IfThenElse(hn::Ge(q, rounding.low), q, rounding.low), rounding.high);
+    store_lanes(rounding(bounded), out + i, count);
   }
 }
 HWY_INLINE bool is_moderate(float scale) { return scale > 1e-12f && scale < 1e12f; }
@@ -169,27 +159,14 @@ HWY_INLINE void add_bytes_of(const AddBytes& o, const A* a, const B* b, T* out, 
   const auto a_zero = hn::Set(di, o.a.zero), b_zero = hn::Set(di, o.b.zero);
   const VF32 a_scale = hn::Set(d, o.a.scale), b_scale = hn::Set(d, o.b.scale), scale = hn::Set(d, o.out.scale);
   const VF32 inverse = hn::Set(d, 1.0f / o.out.scale);
-  const int low_byte = std::numeric_limits<T>::min() - o.out.zero;
-  const VF32 low = hn::Set(d, static_cast<float>(o.relu ? HWY_MAX(low_byte, 0) : low_byte));
-  const VF32 high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - o.out.zero));
-  // Added to a small number it leaves the nearest integer in the low bits.
-  const VF32 round = hn::Set(d, 12582912.0f);
-  const auto shift = hn::Sub(hn::BitCast(di, round), hn::Set(di, o.out.zero));
+  const ByteRounding<T> rounding(o.out.zero, o.relu);
   for (int64_t i = 0; i < n; i += lanes) {
     const int64_t count = HWY_MIN(lanes, n - i);
     const VF32 x = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(a + i, count), a_zero)), a_scale);
     const VF32 y = hn::Mul(hn::ConvertTo(d, hn::Sub(load_narrow(b + i, count), b_zero)), b_scale);
     const VF32 sum = hn::Add(x, y);
     const VF32 q = quotient(d, sum, scale, inverse, hn::Mul(sum, inverse));
-    const VF32 inside = hn::Min(hn::Max(q, low), high);
-    const auto bytes = to_bytes<T>(hn::Sub(hn::BitCast(di, hn::Add(inside, round)), shift));
-    if (count == lanes) {
-      hn::StoreU(bytes, hn::Rebind<T, F32>(), out + i);
-    } else {
-      HWY_ALIGN T last[hn::MaxLanes(F32())];
-      hn::StoreU(bytes, hn::Rebind<T, F32>(), last);
-      for (int64_t k = 0; k < count; ++k) out[i + k] = last[k];
-    }
+    store_lanes(rounding(hn::Min(hn::Max(q, rounding.low), rounding.high)), out + i, count);
   }
 }
 template <class A, class B>

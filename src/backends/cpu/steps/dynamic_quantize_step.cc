@@ -8,7 +8,8 @@ namespace transmuter::cpu {
 namespace {
 
 struct Match {
-  ir::Value x, scale, zero, zero_as_float, bytes;
+  ir::Value x, scale, zero, bytes;
+  const ir::Op *quotient = nullptr, *added = nullptr;  // by the scale, and with the zero point
   std::vector<const ir::Op*> taken;
 };
 
@@ -48,7 +49,7 @@ class DynamicQuantizeStep : public Step {
   const ir::Value x_, scale_, zero_, bytes_;
 };
 
-// From the reduction to the greatest element on. `is` says whether ops are what DynamicQuantizeLinear has.
+// From the reduction to the greatest element on: whether its ops are what DynamicQuantizeLinear has.
 class Matcher {
  public:
   Matcher(const Planner& planner, const ir::Op& reduced) : planner_(planner), top_(reduced) {}
@@ -134,19 +135,18 @@ class Matcher {
   }
 
   bool bytes() {
-    const ir::Op* quotient = nullptr;
     for (const ir::Op* user : planner_.users(match_.x)) {
       if (user->primitive == &ir::prim::divide && user->operands[0] == match_.x &&
           repeats(user->operands[1]) == match_.scale)
-        quotient = user;
+        match_.quotient = user;
     }
-    if (!take(quotient)) return false;
-    const auto tail = match_byte_tail(planner_, *quotient);
+    if (!take(match_.quotient)) return false;
+    const auto tail = match_byte_tail(planner_, *match_.quotient);
     if (!tail || !tail->zero) return false;
     for (const ir::Op* op : tail->taken) {
       if (!take(op)) return false;
+      if (op->primitive == &ir::prim::add) match_.added = op;
     }
-    match_.zero_as_float = tail->zero;
     match_.bytes = tail->taken.back()->results[0];
     const ir::Op* widened = planner_.definition(repeats(tail->zero));
     return widened && widened->primitive == &ir::prim::convert && widened->operands[0] == match_.zero &&
@@ -171,14 +171,9 @@ class Matcher {
 bool plan_dynamic_quantize(Planner& planner, const ir::Op& op) {
   const std::optional<Match> match = Matcher(planner, op).match();
   if (!match) return false;
-  const ir::Op *quotient = nullptr, *added = nullptr;
-  for (const ir::Op* taken : match->taken) {
-    planner.absorb(*taken);
-    if (taken->primitive == &ir::prim::divide && taken->operands[0] == match->x) quotient = taken;
-    if (taken->primitive == &ir::prim::add) added = taken;
-  }
-  absorb_unread(planner, quotient->operands[1], *quotient, match->scale);
-  absorb_unread(planner, added->operands[1], *added, match->zero);
+  for (const ir::Op* taken : match->taken) planner.absorb(*taken);
+  absorb_unread(planner, match->quotient->operands[1], *match->quotient, match->scale);
+  absorb_unread(planner, match->added->operands[1], *match->added, match->zero);
   auto step = std::make_unique<DynamicQuantizeStep>(*match);
   step->location = op.location;
   // All that it reads is there already.
